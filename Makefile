@@ -1,0 +1,52 @@
+# Everything a newcomer needs. `make demo` and `make test` do their own set-up, inside this folder only.
+SHELL := /bin/sh
+BIN := $(CURDIR)/.venv/bin
+CACHE := $(CURDIR)/.cache
+
+# Caches and logs of the tools stay in the project folder.
+export MPLCONFIGDIR := $(CACHE)/matplotlib
+export ROS_LOG_DIR := $(CACHE)/ros
+export COLCON_HOME := $(CACHE)/colcon
+# PYTHON=/path/to/python3.12 chooses the interpreter; empty: the first that fits
+export PYTHON
+
+.PHONY: help demo test lint bench docs setup setup-dev lock clean distclean
+
+help:
+	@echo 'make demo       set up, drive a rover over real relief, map it live over ROS 2, show the pictures'
+	@echo 'make test       set up and run the tests'
+	@echo 'make lint       ruff, and mypy (strict) on gp_core'
+	@echo 'make bench      measure speed and accuracy, peers in the same run'
+	@echo 'make setup      only the set-up (.venv); every other target calls it'
+	@echo 'make lock       pin the dependencies anew from requirements/*.in'
+	@echo 'make clean      remove what was built or drawn; make distclean: .venv and caches too'
+
+demo: setup
+	@$(BIN)/gpgmap demo --out out/demo
+
+test: setup-dev
+	@$(BIN)/python -m pytest --basetemp=$(CACHE)/pytest $(ARGS)
+
+lint: setup-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: setup-dev
+	@$(BIN)/python -m benchmark
+
+setup:
+	@sh tools/setup.sh run
+
+setup-dev:
+	@sh tools/setup.sh dev
+
+lock: setup
+	@sh tools/lock.sh
+
+clean:
+	rm -rf out build install log *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache/pytest .cache/colcon
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv .cache

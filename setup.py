@@ -1,0 +1,54 @@
+"""One source tree, two ways to install: `colcon build` (ament_python) on a robot, pip elsewhere."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+PACKAGE = "gpgmap_ros"
+HERE = Path(__file__).resolve().parent
+
+
+def requirements(name: str) -> list[str]:
+    lines = (HERE / "requirements" / name).read_text().splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith(("#", "-"))]
+
+
+def version() -> str:
+    for line in (HERE / PACKAGE / "__init__.py").read_text().splitlines():
+        if line.startswith("__version__"):
+            return line.split('"')[1]
+    raise SystemExit(f"setup.py: no __version__ in {PACKAGE}/__init__.py")
+
+
+def share_files() -> list[tuple[str, list[str]]]:
+    """What ROS looks for under share/: the index entry, the manifest, launch files, parameters, RViz views."""
+    share = f"share/{PACKAGE}"
+    files = [("share/ament_index/resource_index/packages", [f"resource/{PACKAGE}"]), (share, ["package.xml"])]
+    for folder, pattern in (("launch", "*.launch.py"), ("config", "*"), ("rviz", "*.rviz")):
+        found = sorted(path.relative_to(HERE).as_posix() for path in (HERE / folder).glob(pattern))
+        files.append((f"{share}/{folder}", found))
+    return files
+
+
+setup(
+    name=PACKAGE,
+    version=version(),
+    description="Gaussian-process gradient maps for loop closure on bare ground, live in ROS 2",
+    long_description=(HERE / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    maintainer="gpgmap_ros maintainers",
+    maintainer_email="maintainers@gpgmap-ros.example.org",
+    packages=find_packages(include=["gp_core", "gp_core.*", "gpgmap_ros", "gpgmap_ros.*"]),
+    package_data={"gp_core": ["py.typed"], "gpgmap_ros": ["py.typed", "data/*"]},
+    data_files=share_files(),
+    python_requires=">=3.10",
+    install_requires=requirements("runtime.in"),
+    zip_safe=True,
+    entry_points={
+        "console_scripts": [
+            "gpgmap = gpgmap_ros.cli:main",
+            "mapping_node = gpgmap_ros.nodes.mapping_node:main",
+        ]
+    },
+)
