@@ -1,0 +1,256 @@
+"""Every setting of the project: name, default, unit, range and meaning, once.
+
+The YAML files, the ROS parameters, the command line and the documentation are made from these classes or are checked
+against them. A `Config` is immutable and always valid: constructing one checks it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Value = bool | int | float | str
+
+
+class ConfigError(ValueError):
+    """A setting is unknown, of the wrong type or out of range: which, and what would be right."""
+
+
+def setting(
+    default: Value,
+    meaning: str,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A dataclass field with what people need to know about it; `low` and `high` are allowed themselves."""
+    metadata = {"meaning": meaning, "unit": unit, "low": low, "high": high, "choices": choices}
+    return field(default=default, metadata=metadata)
+
+
+class _Checked:
+    """Checks each setting of a dataclass against its own description."""
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):  # type: ignore[arg-type]
+            if "meaning" in item.metadata:
+                checked = check_value(item.name, getattr(self, item.name), item.default, item.metadata)
+                object.__setattr__(self, item.name, checked)
+
+
+@dataclass(frozen=True)
+class MappingConfig(_Checked):
+    """The map: where it is, how fine it is, and what is believed about terrain before any is seen."""
+
+    resolution: float = setting(0.1, "edge of a cell", "m", low=0.001, high=100.0)
+    size_x: float = setting(20.0, "extent of the map along x", "m", low=0.01, high=1e5)
+    size_y: float = setting(20.0, "extent of the map along y", "m", low=0.01, high=1e5)
+    length_scale: float = setting(
+        0.5, "distance over which heights stay alike: shorter follows finer relief", "m", low=0.001, high=1e4
+    )
+    relief_std: float = setting(
+        1.0, "standard deviation of the heights around their mean, before any data", "m", low=1e-4, high=1e4
+    )
+    known_variance_ratio: float = setting(
+        0.25, "a cell is known where its variance is below this share of the prior variance", low=1e-6, high=1.0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("size_x", "size_y"):
+            if getattr(self, name) < self.resolution:
+                raise ConfigError(
+                    f"{name} ({getattr(self, name)} m) is smaller than one cell: lower resolution ({self.resolution} m)"
+                )
+
+
+@dataclass(frozen=True)
+class NoiseConfig(_Checked):
+    """How far a measured height may be off: standard deviation = height_std + range_factor * range."""
+
+    height_std: float = setting(0.02, "standard deviation of a height right at the sensor", "m", low=1e-5, high=100.0)
+    range_factor: float = setting(0.002, "what each metre of range adds to it", "m/m", low=0.0, high=10.0)
+
+
+@dataclass(frozen=True)
+class FilterConfig(_Checked):
+    """Which points count as ground that the sensor saw."""
+
+    min_range: float = setting(0.5, "nearer points are the robot itself", "m", low=0.0, high=1e4)
+    max_range: float = setting(30.0, "farther points are not used", "m", low=0.01, high=1e5)
+    min_height: float = setting(-10.0, "lowest point used, relative to the sensor", "m", low=-1e5, high=1e5)
+    max_height: float = setting(2.0, "highest point used, relative to the sensor", "m", low=-1e5, high=1e5)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for low, high in (("min_range", "max_range"), ("min_height", "max_height")):
+            if getattr(self, low) >= getattr(self, high):
+                raise ConfigError(
+                    f"filter.{low} ({getattr(self, low)}) must be below filter.{high} ({getattr(self, high)})"
+                )
+
+
+@dataclass(frozen=True)
+class Config(_Checked):
+    """All settings. Groups are nested; the settings outside a group belong to the node."""
+
+    pose_source: str = setting(
+        "tf", "where the sensor's pose comes from: /tf, or the topic `odometry`", choices=("tf", "odometry")
+    )
+    map_frame: str = setting("odom", "gravity-aligned frame in which the map stands")
+    transform_timeout: float = setting(0.5, "how long a cloud waits for its pose before it is dropped", "s", 0.0, 60.0)
+    publish_rate: float = setting(5.0, "maps per second, at most: only a changed map is published", "Hz", 0.01, 100.0)
+    queue_size: int = setting(
+        10, "clouds that may wait for their pose or for the solver; beyond it the oldest is dropped", "clouds", 1, 1000
+    )
+    mapping: MappingConfig = field(default_factory=MappingConfig)
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    filter: FilterConfig = field(default_factory=FilterConfig)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as seen from outside: `name` is dotted, as in `mapping.resolution`."""
+
+    name: str
+    value: Value
+    default: Value
+    meaning: str
+    unit: str
+    low: float | None
+    high: float | None
+    choices: tuple[str, ...]
+
+
+def settings(config: Config | None = None) -> Iterator[Setting]:
+    """All settings in order, with their values in `config` (default: the defaults)."""
+    yield from _settings(config or Config(), "")
+
+
+def _settings(group: Any, prefix: str) -> Iterator[Setting]:
+    for item in dataclasses.fields(group):
+        value = getattr(group, item.name)
+        if dataclasses.is_dataclass(value):
+            yield from _settings(value, f"{prefix}{item.name}.")
+        else:
+            yield Setting(f"{prefix}{item.name}", value, item.default, **item.metadata)
+
+
+def with_settings(config: Config, changes: Mapping[str, Any]) -> Config:
+    """`config` with some settings changed, by dotted name. Unknown names are refused with the nearest known one."""
+    known = {item.name for item in settings()}
+    for name in changes:
+        if name not in known:
+            raise ConfigError(unknown_name(name, known))
+    return _rebuilt(config, changes, "")
+
+
+def _rebuilt(group: Any, changes: Mapping[str, Any], prefix: str) -> Any:
+    new = {}
+    for item in dataclasses.fields(group):
+        value, name = getattr(group, item.name), f"{prefix}{item.name}"
+        if dataclasses.is_dataclass(value):
+            new[item.name] = _rebuilt(value, changes, f"{name}.")
+        elif name in changes:
+            new[item.name] = check_value(name, changes[name], item.default, item.metadata)
+    return dataclasses.replace(group, **new)
+
+
+def check_value(name: str, value: Any, default: Value, metadata: Mapping[str, Any]) -> Value:
+    """`value` in the type of the default, or a ConfigError that names the setting, the value and what is allowed."""
+    kind = type(default)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not kind:
+        raise ConfigError(f"{name}: expected {kind.__name__}, got {value!r} ({type(value).__name__})")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{name}: {value} is not a finite number")
+    low, high, unit = metadata["low"], metadata["high"], metadata["unit"]
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise ConfigError(f"{name}: {value} is outside [{low}, {high}]{' ' + unit if unit else ''}")
+    if metadata["choices"] and value not in metadata["choices"]:
+        raise ConfigError(f"{name}: {value!r} is not one of {', '.join(map(repr, metadata['choices']))}")
+    return value
+
+
+def unknown_name(name: str, known: set[str]) -> str:
+    # People forget the group as often as they misspell: compare with the last part as well.
+    tails = {full.rsplit(".", 1)[-1]: full for full in sorted(known)}
+    near = difflib.get_close_matches(name, known, 1) or difflib.get_close_matches(name.rsplit(".", 1)[-1], tails, 1)
+    hint = f"did you mean '{tails.get(near[0], near[0])}'?" if near else "`gpgmap config` lists all settings"
+    return f"unknown setting '{name}': {hint}"
+
+
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"mapping": {"resolution": 0.1}}` as `{"mapping.resolution": 0.1}`."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat.update(flattened(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def load_config(path: str | Path) -> Config:
+    """Read a YAML file: ROS parameter files (`/**: ros__parameters:`) and plain nested settings both do."""
+    path = Path(path)
+    try:
+        tree = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    tree = tree or {}
+    if not isinstance(tree, Mapping):
+        raise ConfigError(f"{path}: expected settings as 'name: value', got {type(tree).__name__}")
+    changes: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and "ros__parameters" in value:
+            changes.update(flattened(value["ros__parameters"] or {}))
+        else:
+            changes.update(flattened({key: value}))
+    try:
+        return with_settings(Config(), changes)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def config_yaml(config: Config | None = None) -> str:
+    """`config` as a ROS parameter file that any node name may load, with the meaning of each setting beside it."""
+    lines = ["/**:", "  ros__parameters:"]
+    group = ""
+    for item in settings(config):
+        head, _, name = item.name.rpartition(".")
+        if head != group:
+            lines.append(f"    {head}:")
+            group = head
+        indent = "      " if head else "    "
+        unit = f" [{item.unit}]" if item.unit else ""
+        lines.append(f"{indent}{name}: {_yaml_scalar(item.value)}  # {item.meaning}{unit}")
+    return "\n".join(lines) + "\n"
+
+
+def _yaml_scalar(value: Value) -> str:
+    text = str(yaml.safe_dump(value, default_flow_style=True)).splitlines()[0]
+    # ROS reads 2 as an integer and refuses it for a float parameter; 1e-05 it reads as a string
+    if isinstance(value, float) and "e" in text and "." not in text:
+        text = text.replace("e", ".0e")
+    return text
+
+
+def save_config(config: Config, path: str | Path) -> None:
+    """Write beside, then rename: the old file is whole until the new one is."""
+    path = Path(path)
+    staged = path.with_name(path.name + ".new")
+    staged.write_text(config_yaml(config))
+    os.replace(staged, path)

@@ -1,0 +1,38 @@
+"""What the node did so far: counted where it happens, read out for /diagnostics."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import numpy as np
+
+WINDOW = 200  # latest durations kept for the percentiles
+
+
+class Tally:
+    """Counts and durations by name; safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._durations: dict[str, list[float]] = {}
+
+    def count(self, name: str, amount: int = 1) -> None:
+        with self._lock:
+            self._counts[name] += amount
+
+    def took(self, name: str, seconds: float) -> None:
+        with self._lock:
+            latest = self._durations.setdefault(name, [])
+            latest.append(seconds)
+            del latest[:-WINDOW]
+
+    def values(self) -> dict[str, str]:
+        """Counts as they are, durations as median and 95th percentile in milliseconds."""
+        with self._lock:
+            values = {name: str(count) for name, count in sorted(self._counts.items())}
+            for name, latest in sorted(self._durations.items()):
+                median, high = (1e3 * float(np.percentile(latest, share)) for share in (50, 95))
+                values[f"{name} (ms)"] = f"median {median:.1f}, p95 {high:.1f}"
+        return values

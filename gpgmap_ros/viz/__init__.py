@@ -1,0 +1,1 @@
+"""Pictures of maps. Used by the command line only."""

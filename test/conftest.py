@@ -1,0 +1,37 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Field checks of ROS messages are off by default; without them a wrong type goes out as rubbish. Set before any
+# message module is imported, here and in every child.
+os.environ["ROS_PYTHON_CHECK_FIELDS"] = "1"
+os.environ.setdefault("MPLCONFIGDIR", str(ROOT / ".cache" / "matplotlib"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project's folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Real terrain data; tests that need it are skipped where it is absent."""
+    folder = Path(os.environ.get("GPGMAP_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no data folder ({folder}): set GPGMAP_DATA to run this test")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def executables() -> Path:
+    """The folder with the installed commands."""
+    return Path(sys.executable).parent

@@ -1,0 +1,104 @@
+"""The configuration: strict, checked, and the one source of what the YAML says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpgmap_ros.config import (
+    Config,
+    ConfigError,
+    FilterConfig,
+    MappingConfig,
+    config_yaml,
+    load_config,
+    save_config,
+    settings,
+    with_settings,
+)
+
+
+def test_every_setting_says_what_it_means_and_every_number_has_a_range() -> None:
+    for item in settings():
+        assert item.meaning, item.name
+        if isinstance(item.default, float | int):
+            assert item.low is not None, item.name
+            assert item.high is not None, item.name
+            assert item.low <= item.default <= item.high, item.name
+
+
+def test_the_shipped_file_is_what_the_configuration_says(root: Path) -> None:
+    shipped = (root / "config" / "gpgmap.yaml").read_text()
+    assert shipped == config_yaml(), "config/gpgmap.yaml is out of date: .venv/bin/gpgmap config > config/gpgmap.yaml"
+    assert load_config(root / "config" / "gpgmap.yaml") == Config()
+
+
+def test_the_demo_file_loads(root: Path) -> None:
+    assert load_config(root / "config" / "demo.yaml").mapping.length_scale == 0.4
+
+
+def test_saving_and_loading_gives_the_same(tmp_path: Path) -> None:
+    config = with_settings(Config(), {"mapping.resolution": 1e-3, "noise.height_std": 1e-5, "map_frame": "world"})
+    save_config(config, tmp_path / "c.yaml")
+    assert load_config(tmp_path / "c.yaml") == config
+    assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
+    # a ROS node reads floats as floats only when they look like floats
+    values = yaml.safe_load((tmp_path / "c.yaml").read_text())["/**"]["ros__parameters"]
+    assert isinstance(values["noise"]["height_std"], float)
+
+
+def test_plain_nested_settings_load_too(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("map_frame: world\nmapping:\n  resolution: 1\n")
+    config = load_config(path)
+    assert config.map_frame == "world"
+    assert config.mapping.resolution == 1.0
+    assert isinstance(config.mapping.resolution, float)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("mapping.resoluton", 0.1, "did you mean 'mapping.resolution'"),
+        ("resolution", 0.1, "did you mean 'mapping.resolution'"),
+        ("zzz", 0.1, "gpgmap config"),
+        ("mapping.resolution", -1.0, r"mapping.resolution: -1.0 is outside \[0.001, 100.0\] m"),
+        ("mapping.resolution", float("nan"), "mapping.resolution: nan is not a finite number"),
+        ("mapping.resolution", "fine", "mapping.resolution: expected float, got 'fine'"),
+        ("mapping.resolution", True, "expected float, got True"),
+        ("queue_size", 2.5, "queue_size: expected int, got 2.5"),
+        ("pose_source", "gps", "pose_source: 'gps' is not one of 'tf', 'odometry'"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_would_be_right(name: str, value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        with_settings(Config(), {name: value})
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"filter.min_range \(9.0\) must be below filter.max_range \(5.0\)"):
+        FilterConfig(min_range=9.0, max_range=5.0)
+    with pytest.raises(ConfigError, match="size_x .* is smaller than one cell"):
+        MappingConfig(size_x=0.5, resolution=1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1", "not valid YAML"),
+        ("- 1\n- 2", "expected settings"),
+        ("mapping: {resolution: 0}", "mapping.resolution: 0.0 is outside"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=f"bad.yaml.*{message}"):
+        load_config(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none.yaml: cannot be read"):
+        load_config(tmp_path / "none.yaml")

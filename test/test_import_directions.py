@@ -1,0 +1,119 @@
+"""Who may import whom. Read from the source, so that an import inside a function counts as well."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# A room is a top-level module or folder of a package. It may import itself, and these:
+FOUNDATION: set[str] = set()  # the plain modules of gp_core
+CORE = {"gp_core", "gp_core.kernels"}
+BASE = {"gpgmap_ros", "gpgmap_ros.config", "gpgmap_ros.geometry", "gpgmap_ros.share", "gpgmap_ros.progress",
+        "gpgmap_ros.transform_buffer"}  # fmt: skip
+MAY_IMPORT = {
+    "gp_core": FOUNDATION,
+    "gp_core.kernels": {"gp_core"},
+    "gp_core.regression": CORE,
+    "gp_core.classification": CORE,
+    "gp_core.grid": CORE,
+    "gpgmap_ros": set(),
+    "gpgmap_ros.config": set(),
+    "gpgmap_ros.geometry": set(),
+    "gpgmap_ros.share": set(),
+    "gpgmap_ros.progress": set(),
+    "gpgmap_ros.transform_buffer": {"gpgmap_ros.geometry"},
+    "gpgmap_ros.mapping": BASE | CORE | {"gp_core.grid"},
+    "gpgmap_ros.pipeline": BASE | {"gpgmap_ros.mapping"},
+    "gpgmap_ros.processes": BASE,
+    "gpgmap_ros.io": BASE | {"gpgmap_ros.mapping"},
+    "gpgmap_ros.viz": BASE | {"gpgmap_ros.mapping"},
+    "gpgmap_ros.demo": BASE | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.processes", "gpgmap_ros.mapping"},
+    "gpgmap_ros.cli": BASE | {"gpgmap_ros.demo", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.pipeline"},
+    "gpgmap_ros.nodes": BASE | {"gpgmap_ros.io", "gpgmap_ros.mapping", "gpgmap_ros.pipeline"},
+}
+# What only a ROS installation has; `sensor_msgs_py` is pure Python and optional in io.
+ROS_MODULES = {"rclpy", "tf2_ros", "builtin_interfaces", "std_msgs", "sensor_msgs", "nav_msgs", "geometry_msgs",
+               "diagnostic_msgs", "rcl_interfaces", "tf2_msgs", "grid_map_msgs"}  # fmt: skip
+ROS_ROOM = "gpgmap_ros.nodes"
+
+
+def room_of(module: str, root: Path) -> str:
+    """`gpgmap_ros.io.bags` is in the room `gpgmap_ros.io`; a plain module of gp_core is in the room `gp_core`."""
+    parts = module.split(".")
+    if len(parts) == 1:
+        return module
+    if parts[0] == "gp_core" and not (root / "gp_core" / parts[1]).is_dir():
+        return "gp_core"
+    if parts[0] == "gpgmap_ros" and not (root / "gpgmap_ros" / f"{parts[1]}.py").exists():
+        return "gpgmap_ros." + parts[1] if (root / "gpgmap_ros" / parts[1]).is_dir() else "gpgmap_ros"
+    return ".".join(parts[:2])
+
+
+def imports_of(path: Path, module: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything a file imports; `from a import b` counts as a.b, which may be a module."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base]) if base else ".".join(above)
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def sources(root: Path) -> list[tuple[Path, str]]:
+    found = []
+    for package in ("gp_core", "gpgmap_ros"):
+        for path in sorted((root / package).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            found.append((path, ".".join(parts[:-1] if parts[-1] == "__init__" else parts)))
+    return found
+
+
+def test_every_room_is_listed(root: Path) -> None:
+    rooms = {room_of(module, root) for _, module in sources(root)}
+    assert rooms <= set(MAY_IMPORT), f"rooms without a rule: {sorted(rooms - set(MAY_IMPORT))}"
+
+
+def test_imports_point_one_way(root: Path) -> None:
+    wrong = []
+    for path, module in sources(root):
+        room = room_of(module, root)
+        for line, name in imports_of(path, module):
+            if name.split(".")[0] in ("gp_core", "gpgmap_ros"):
+                target = room_of(name, root)
+                # gp_core/__init__.py names the public classes of all its rooms, lazily
+                if target != room and target not in MAY_IMPORT[room] and module != "gp_core":
+                    wrong.append(f"{path.relative_to(root)}:{line}: {room} may not import {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_the_nodes_import_ros(root: Path) -> None:
+    wrong = [
+        f"{path.relative_to(root)}:{line}: {name}"
+        for path, module in sources(root)
+        if room_of(module, root) != ROS_ROOM
+        for line, name in imports_of(path, module)
+        if name.split(".")[0] in ROS_MODULES
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import gp_core.grid", {"gp_core.grid"}),
+        ("from gp_core import grid", {"gp_core.grid"}),
+        ("def f():\n    from . import b", {"gpgmap_ros.io.b"}),
+        ("from ..mapping.images import x", {"gpgmap_ros.mapping.images.x"}),
+    ],
+)
+def test_the_reader_sees_every_form_of_import(tmp_path: Path, text: str, expected: set[str]) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(text)
+    assert {name for _, name in imports_of(path, "gpgmap_ros.io.a")} == expected
