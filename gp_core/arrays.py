@@ -1,0 +1,123 @@
+"""Checks on what callers hand in: one style of error, naming the cause and the remedy.
+
+Shapes use fixed letters throughout gp_core: N training points, M query points, D inputs, O outputs,
+F features, P hyperparameters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def as_float(value: Any, name: str) -> Array:
+    """`value` as a float64 array with finite entries."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from None
+    require_finite(array, name)
+    return array
+
+
+def require_finite(array: Array, name: str) -> None:
+    """Refuse NaN and infinity, saying where the first one is."""
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        value = array[where]
+        raise ValueError(
+            f"{name} contains NaN or infinity (first at index {where}: {value}): remove or impute it"
+        )
+
+
+def as_points(X: Any, name: str = "X", n_inputs: int | None = None) -> Array:
+    """`X` as points (N, D), N >= 1, finite."""
+    array = as_float(X, name)
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} must be points of shape (N, D), got shape {array.shape}: "
+            "use reshape(-1, 1) for one input, reshape(1, -1) for one point"
+        )
+    if array.shape[0] == 0:
+        raise ValueError(f"{name} holds no points: give at least 1")
+    if array.shape[1] == 0:
+        raise ValueError(f"{name} has points of dimension 0: give at least one input")
+    if n_inputs is not None and array.shape[1] != n_inputs:
+        raise ValueError(f"{name} has {array.shape[1]} inputs, expected {n_inputs}")
+    return array
+
+
+def as_vector(value: Any, name: str, length: int | None = None) -> Array:
+    """`value` as a finite vector, of the given length if one is stated."""
+    array = as_float(value, name)
+    if array.ndim != 1 or (length is not None and array.shape[0] != length):
+        expected = "(n,)" if length is None else f"({length},)"
+        raise ValueError(f"{name} must have shape {expected}, got {array.shape}")
+    return array
+
+
+def as_targets(y: Any, n_points: int, name: str = "y") -> Array:
+    """`y` as targets (N,) or (N, O), finite, one row per point."""
+    array = as_float(y, name)
+    if array.ndim not in (1, 2) or array.shape[0] != n_points:
+        raise ValueError(
+            f"{name} must have shape ({n_points},) or ({n_points}, O) to match the points, got {array.shape}"
+        )
+    return array
+
+
+def positive(value: Any, name: str) -> float:
+    """`value` as a finite float > 0."""
+    number = _number(value, name)
+    if number <= 0.0:
+        raise ValueError(f"{name} must be > 0, got {number}")
+    return number
+
+
+def non_negative(value: Any, name: str) -> float:
+    """`value` as a finite float >= 0."""
+    number = _number(value, name)
+    if number < 0.0:
+        raise ValueError(f"{name} must be >= 0, got {number}")
+    return number
+
+
+def integer_at_least(value: Any, least: int, name: str) -> int:
+    """`value` as an int >= `least`; a float that is not whole is refused."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise ValueError(f"{name} must be an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be >= {least}, got {value}")
+    return int(value)
+
+
+def as_covariance(value: Any, size: int, name: str) -> Array:
+    """A covariance (size, size) from a scalar variance, a vector of variances or a matrix.
+
+    Symmetry is checked here, definiteness where the matrix is factorised.
+    """
+    array = as_float(value, name)
+    if array.ndim == 0:
+        array = np.full(size, float(array))
+    if array.ndim == 1:
+        if array.shape[0] != size:
+            raise ValueError(f"{name} must hold {size} variances, got {array.shape[0]}")
+        if (array < 0.0).any():
+            raise ValueError(f"{name} holds a negative variance: {array.min()}")
+        return np.diag(array)
+    if array.shape != (size, size):
+        raise ValueError(f"{name} must be a scalar, ({size},) or ({size}, {size}), got shape {array.shape}")
+    if not np.allclose(array, array.T, rtol=1e-10, atol=1e-12 * max(1.0, float(np.abs(array).max()))):
+        raise ValueError(f"{name} must be symmetric")
+    return array
+
+
+def _number(value: Any, name: str) -> float:
+    array = as_float(value, name)
+    if array.ndim != 0:
+        raise ValueError(f"{name} must be one number, got shape {array.shape}")
+    return float(array)

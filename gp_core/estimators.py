@@ -1,0 +1,75 @@
+"""What the estimators share: checked input (vectors, or sets and strings), seeds, warnings after a fit."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from gp_core.arrays import Array, as_targets
+from gp_core.kernels import Kernel
+from gp_core.kernels.base import looks_like_objects
+from gp_core.linalg import report_jitter
+from gp_core.optimize import Optimum
+
+try:
+    from sklearn.utils.validation import validate_data
+except ImportError:  # scikit-learn < 1.6
+
+    def validate_data(estimator: Any, X: Any, *args: Any, **options: Any) -> Any:
+        """The method that became a function in scikit-learn 1.6."""
+        return estimator._validate_data(X, *args, **options)
+
+
+def fit_inputs(estimator: Any, X: Any, kernel: Kernel | None = None) -> Any:
+    """X at fit: points (N, D) float64, remembered in n_features_in_; or a list of N objects."""
+    if _takes_objects(kernel, X):
+        return kernel._checked(X)  # type: ignore[union-attr]
+    return validate_data(estimator, X, dtype=np.float64, order="C")
+
+
+def fit_inputs_and_targets(estimator: Any, X: Any, y: Any, kernel: Kernel | None = None) -> tuple[Any, Array]:
+    """X as `fit_inputs`, y as float64 (N,) or (N, O), with matching lengths."""
+    if _takes_objects(kernel, X):
+        objects = kernel._checked(X)  # type: ignore[union-attr]
+        return objects, as_targets(y, len(objects))
+    X, y = validate_data(
+        estimator, X, y, dtype=np.float64, order="C", y_numeric=True, multi_output=True, reset=True
+    )
+    return X, np.asarray(y, dtype=np.float64)
+
+
+def query_inputs(estimator: Any, X: Any, kernel: Kernel | None = None) -> Any:
+    """X at prediction, checked against what `fit` saw."""
+    if _takes_objects(kernel, X):
+        return kernel._checked(X)  # type: ignore[union-attr]
+    return validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A Generator from what scikit-learn accepts as random_state: None, an int, RandomState or Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        return np.random.default_rng(random_state)
+    return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
+
+
+def report(optimum: Optimum | None, jitter: float) -> None:
+    """Warn the user of a fit that stopped early, and of one that needed jitter."""
+    if optimum is not None and not optimum.converged:
+        warnings.warn(
+            f"hyperparameters did not converge ({optimum.message}): raise max_iter, or scale the inputs",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    report_jitter(jitter, stacklevel=4)
+
+
+def _takes_objects(kernel: Kernel | None, X: Any) -> bool:
+    if kernel is None or kernel.domain == "vectors":
+        return False
+    return kernel.domain == "objects" or looks_like_objects(X)

@@ -1,0 +1,41 @@
+"""Kernels: small immutable objects that combine by `+`, `*`, `**` and `exp`.
+
+>>> from gp_core.kernels import RBF, White
+>>> k = 2.0 * RBF(length_scale=0.5) + White(0.1)
+>>> k
+2.0 * RBF(length_scale=0.5) + White(variance=0.1)
+>>> k.theta_names
+('scale', 'length_scale', 'variance')
+"""
+
+from gp_core.kernels.base import Kernel
+from gp_core.kernels.compose import Exp, Power, Product, Scaled, Sum, exp
+from gp_core.kernels.dot_product import Affine, Constant, Linear, Polynomial, White
+from gp_core.kernels.stationary import RBF, Exponential, Matern, RationalQuadratic, Stationary
+from gp_core.kernels.transform import Columns, Metric, full_metric
+from gp_core.kernels.validity import Validity, is_valid_kernel
+
+__all__ = [
+    "RBF",
+    "Affine",
+    "Columns",
+    "Constant",
+    "Exp",
+    "Exponential",
+    "Kernel",
+    "Linear",
+    "Matern",
+    "Metric",
+    "Polynomial",
+    "Power",
+    "Product",
+    "RationalQuadratic",
+    "Scaled",
+    "Stationary",
+    "Sum",
+    "Validity",
+    "White",
+    "exp",
+    "full_metric",
+    "is_valid_kernel",
+]

@@ -1,0 +1,223 @@
+"""What every kernel offers, and the algebra that builds new ones from old ones.
+
+Public methods check their input and call the private ones, which work on checked arrays; a composite calls
+the private ones of its parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from gp_core.arrays import Array, as_float, as_points
+from gp_core.parameters import Parametrised
+
+Domain = Literal["vectors", "objects", "any"]
+
+
+@dataclass(frozen=True, repr=False)
+class Kernel(Parametrised):
+    """A symmetric positive semi-definite function k(x, z), immutable, with hyperparameters theta.
+
+    Every kernel has unit amplitude; scaling sets another: `2.0 * RBF(0.5)` has variance 2. Kernels combine by
+    `+`, `*`, `**` (a positive integer) and `exp`; a number promotes to a constant. Points are rows of
+    X (N, D) and Z (M, D); kernels on objects take sequences of length N and M.
+    """
+
+    domain: ClassVar[Domain] = "vectors"
+
+    # -- values ----------------------------------------------------------------------------------------
+
+    def __call__(self, X: Any, Z: Any = None) -> Array:
+        """K (N, M) with K_ij = k(x_i, z_j); without Z, the Gram matrix (N, N) of X with itself."""
+        X, Z = self._checked_pair(X, Z)
+        K = self._matrix(X, Z)
+        if Z is None and self._conditional():
+            _require_semidefinite(K, self._conditional())
+        return K
+
+    def diag(self, X: Any) -> Array:
+        """(N,) with k(x_i, x_i), the diagonal of k(X), in O(N)."""
+        return self._diag(self._checked(X))
+
+    def log(self, X: Any, Z: Any = None) -> Array:
+        """(N, M) with log k(x_i, z_j), without underflow where k is a decaying exponential."""
+        X, Z = self._checked_pair(X, Z)
+        return self._log_matrix(X, Z)
+
+    # -- derivatives by hyperparameters ------------------------------------------------------------------
+
+    def gradient_theta(self, X: Any, Z: Any = None) -> Array:
+        """(N, M, P) with dk(x_i, z_j)/dtheta_p. N M P numbers: for a sum over i, j use `theta_vjp`."""
+        X, Z = self._checked_pair(X, Z)
+        return self._gradient_theta(X, Z)
+
+    def theta_vjp(self, X: Any, W: Any, Z: Any = None) -> Array:
+        """(P,) with sum_ij W_ij dk(x_i, z_j)/dtheta_p, without forming the (N, M, P) derivative.
+
+        W: (N, M) weights, any matrix
+        """
+        X, Z = self._checked_pair(X, Z)
+        W = as_float(W, "W")
+        shape = (len(X), len(X if Z is None else Z))
+        if W.shape != shape:
+            raise ValueError(f"W must have the shape of the kernel matrix {shape}, got {W.shape}")
+        return self._contract(X, Z, W)[1]
+
+    # -- derivatives by inputs ---------------------------------------------------------------------------
+
+    def gradient_x(self, X: Any, Z: Any = None) -> Array:
+        """(N, M, D) with dk(x_i, z_j)/dx_i: the covariance of the gradient at x_i with the value at z_j."""
+        X, Z = self._checked_differentiable(X, Z)
+        return self._gradient_x(X, Z)
+
+    def gradient_z(self, X: Any, Z: Any = None) -> Array:
+        """(N, M, D) with dk(x_i, z_j)/dz_j."""
+        X, Z = self._checked_differentiable(X, Z)
+        return self._gradient_z(X, Z)
+
+    def gradient_xz(self, X: Any, Z: Any = None) -> Array:
+        """(N, M, D, D) with d2k(x_i, z_j)/dx_id dz_je: the covariance between gradients."""
+        X, Z = self._checked_differentiable(X, Z)
+        return self._gradient_xz(X, Z)
+
+    def gradient_xz_diag(self, X: Any) -> Array:
+        """(N, D, D) with d2k(x, z)/dx_d dz_e at x = z = x_i: the prior covariance of the gradient."""
+        X, _ = self._checked_differentiable(X, None)
+        return self._gradient_xz_diag(X)
+
+    def why_not_differentiable(self) -> str:
+        """Empty if sample paths have a (mean-square) derivative, else the reason why they have none."""
+        return ""
+
+    # -- algebra -----------------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Any:
+        from gp_core.kernels import compose
+
+        return compose.add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        from gp_core.kernels import compose
+
+        return compose.add(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        from gp_core.kernels import compose
+
+        return compose.multiply(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        from gp_core.kernels import compose
+
+        return compose.multiply(other, self)
+
+    def __pow__(self, exponent: Any) -> Kernel:
+        from gp_core.kernels import compose
+
+        return compose.Power(self, exponent)
+
+    # -- what a kernel implements, on checked input --------------------------------------------------------
+
+    def _matrix(self, X: Any, Z: Any) -> Array:
+        raise NotImplementedError
+
+    def _diag(self, X: Any) -> Array:
+        raise NotImplementedError
+
+    def _log_matrix(self, X: Any, Z: Any) -> Array:
+        K = self._matrix(X, Z)
+        if (K < 0.0).any():
+            raise ValueError(f"{self!r} takes negative values on these points: it has no logarithm")
+        with np.errstate(divide="ignore"):
+            return np.log(K)
+
+    def _gradient_theta(self, X: Any, Z: Any) -> Array:
+        if self.n_theta:
+            raise NotImplementedError
+        return np.zeros((len(X), len(X if Z is None else Z), 0))
+
+    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
+        """sum_ij W_ij K_ij and its derivative by theta: both fall out of one pass over K."""
+        value = float(np.vdot(W, self._matrix(X, Z)))
+        if not self.n_theta:
+            return value, np.zeros(0)
+        return value, np.einsum("ij,ijp->p", W, self._gradient_theta(X, Z))
+
+    def _gradient_x(self, X: Array, Z: Array | None) -> Array:
+        raise NotImplementedError
+
+    def _gradient_z(self, X: Array, Z: Array | None) -> Array:
+        other = X if Z is None else Z
+        return self._gradient_x(other, X).transpose(1, 0, 2)  # k is symmetric
+
+    def _gradient_xz(self, X: Array, Z: Array | None) -> Array:
+        raise NotImplementedError
+
+    def _gradient_xz_diag(self, X: Array) -> Array:
+        return np.stack([self._gradient_xz(x[None], x[None])[0, 0] for x in X])
+
+    def _input_vjp(self, X: Array, Z: Array | None, W: Array) -> Array:
+        """(N, D) with sum_j W_ij dk(x_i, z_j)/dx_i."""
+        product: Array = np.einsum("ij,ijd->id", W, self._gradient_x(X, Z))
+        return product
+
+    def _conditional(self) -> str:
+        """Empty if k is a kernel on every data set, else what to do where it is not."""
+        return ""
+
+    # -- checks ------------------------------------------------------------------------------------------
+
+    def _checked(self, X: Any, name: str = "X") -> Any:
+        """X as this kernel takes it: points (N, D), or a sequence of objects."""
+        if self.domain == "any" and looks_like_objects(X):
+            return as_objects(X, name)
+        return as_points(X, name)
+
+    def _checked_pair(self, X: Any, Z: Any) -> tuple[Any, Any]:
+        X = self._checked(X, "X")
+        if Z is None:
+            return X, None
+        Z = self._checked(Z, "Z")
+        if isinstance(X, np.ndarray) and isinstance(Z, np.ndarray) and X.shape[1] != Z.shape[1]:
+            raise ValueError(f"X has {X.shape[1]} inputs but Z has {Z.shape[1]}: they must match")
+        return X, Z
+
+    def _checked_differentiable(self, X: Any, Z: Any) -> tuple[Array, Array | None]:
+        reason = self.why_not_differentiable()
+        if reason:
+            raise ValueError(reason)
+        X, Z = self._checked_pair(X, Z)
+        if not isinstance(X, np.ndarray):
+            raise ValueError("there is no derivative by sets or strings: give points of shape (N, D)")
+        return X, Z
+
+
+def as_objects(X: Any, name: str) -> list[Any]:
+    """X as a non-empty list of objects; an object array (N,) or (N, 1) counts as one."""
+    if isinstance(X, (str, bytes)) or not hasattr(X, "__len__") or not hasattr(X, "__iter__"):
+        raise ValueError(f"{name} must be a sequence of objects, got {type(X).__name__}: wrap one in a list")
+    if isinstance(X, np.ndarray):
+        if X.ndim == 2 and X.shape[1] == 1:
+            X = X[:, 0]
+        if X.ndim != 1:
+            raise ValueError(f"{name} must hold one object per point, got shape {X.shape}")
+    objects = list(X)
+    if not objects:
+        raise ValueError(f"{name} holds no points: give at least 1")
+    return objects
+
+
+def looks_like_objects(X: Any) -> bool:
+    """Whether X holds sets or strings rather than numbers."""
+    if isinstance(X, np.ndarray):
+        return X.dtype.kind in "OUS"
+    return isinstance(X, (list, tuple)) and len(X) > 0 and isinstance(X[0], (str, bytes, set, frozenset))
+
+
+def _require_semidefinite(K: Array, remedy: str) -> None:
+    smallest = float(np.linalg.eigvalsh(K)[0])
+    if smallest < -1e-10 * max(1.0, float(np.trace(K))):
+        raise ValueError(f"not a valid kernel on these points (smallest eigenvalue {smallest:.3g}): {remedy}")

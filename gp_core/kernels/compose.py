@@ -1,0 +1,379 @@
+"""The algebra of kernels: scaling, sum, product, power, exponential. Each keeps a kernel a kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import reduce
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from gp_core.arrays import Array, integer_at_least
+from gp_core.kernels.base import Domain, Kernel
+from gp_core.kernels.dot_product import Constant
+from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
+
+
+def add(left: Any, right: Any) -> Any:
+    """k1 + k2; a number becomes a Constant."""
+    a, b = _promoted(left), _promoted(right)
+    if a is None or b is None:
+        return NotImplemented
+    return Sum((a, b))
+
+
+def multiply(left: Any, right: Any) -> Any:
+    """k1 k2; a number scales."""
+    if isinstance(left, Kernel) and isinstance(right, Kernel):
+        return Product((left, right))
+    kernel, number = (left, right) if isinstance(left, Kernel) else (right, left)
+    if not isinstance(number, Real) or isinstance(number, bool):
+        return NotImplemented
+    if isinstance(kernel, Scaled):
+        return Scaled(kernel.kernel, float(number) * kernel.scale, kernel.scale_bounds)
+    return Scaled(kernel, float(number))
+
+
+def exp(kernel: Kernel) -> Kernel:
+    """exp(k): the series of all powers of k, so again a kernel."""
+    return Exp(kernel)
+
+
+@dataclass(frozen=True, repr=False)
+class _Wrapper(Kernel):
+    """A kernel made from one other."""
+
+    kernel: Kernel
+
+    @property
+    def domain(self) -> Domain:  # type: ignore[override]
+        return self.kernel.domain
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError(f"{type(self).__name__} needs a kernel, got {self.kernel!r}")
+
+    def _children(self) -> tuple[Kernel, ...]:
+        return (self.kernel,)
+
+    def _with_children(self, children: tuple[Any, ...]) -> Self:
+        return dataclasses.replace(self, kernel=children[0])
+
+    def why_not_differentiable(self) -> str:
+        return self.kernel.why_not_differentiable()
+
+    def _conditional(self) -> str:
+        return self.kernel._conditional()
+
+    def _checked(self, X: Any, name: str = "X") -> Any:
+        return self.kernel._checked(X, name)
+
+
+@dataclass(frozen=True, repr=False)
+class Scaled(_Wrapper):
+    """c k(x, z), written `c * k`: amplitude, the variance of the function if k(x, x) = 1.
+
+    scale: c > 0
+    """
+
+    scale: Values = 1.0
+    scale_bounds: Bounds = POSITIVE
+
+    parameters = (Parameter("scale"),)
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
+        if self.scale_bounds != POSITIVE:
+            return f"Scaled({self.kernel!r}, scale={self.scale!r}, scale_bounds={self.scale_bounds!r})"
+        return f"{self.scale!r} * {inner}"
+
+    @property
+    def _c(self) -> float:
+        return float(self.scale)
+
+    def _matrix(self, X: Any, Z: Any) -> Array:
+        K = self.kernel._matrix(X, Z)
+        K *= self._c
+        return K
+
+    def _diag(self, X: Any) -> Array:
+        return self._c * self.kernel._diag(X)
+
+    def _log_matrix(self, X: Any, Z: Any) -> Array:
+        log_k: Array = np.log(self._c) + self.kernel._log_matrix(X, Z)
+        return log_k
+
+    def _gradient_theta(self, X: Any, Z: Any) -> Array:
+        inner = self._c * self.kernel._gradient_theta(X, Z)
+        if not self._is_free("scale"):
+            return inner
+        return np.concatenate([self._matrix(X, Z)[:, :, None], inner], axis=2)
+
+    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
+        value, gradient = self.kernel._contract(X, Z, W)
+        value *= self._c
+        own = np.full(int(self._is_free("scale")), value)
+        return value, np.concatenate([own, self._c * gradient])
+
+    def _gradient_x(self, X: Array, Z: Array | None) -> Array:
+        return self._c * self.kernel._gradient_x(X, Z)
+
+    def _gradient_xz(self, X: Array, Z: Array | None) -> Array:
+        return self._c * self.kernel._gradient_xz(X, Z)
+
+    def _gradient_xz_diag(self, X: Array) -> Array:
+        return self._c * self.kernel._gradient_xz_diag(X)
+
+    def _input_vjp(self, X: Array, Z: Array | None, W: Array) -> Array:
+        return self._c * self.kernel._input_vjp(X, Z, W)
+
+
+@dataclass(frozen=True, repr=False)
+class _Combination(Kernel):
+    """A kernel made from several; nested ones of the same kind are flattened, so + and * are associative."""
+
+    kernels: tuple[Kernel, ...]
+
+    sign: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        flat: list[Kernel] = []
+        for kernel in self.kernels:
+            if not isinstance(kernel, Kernel):
+                raise ValueError(f"{type(self).__name__} needs kernels, got {kernel!r}")
+            flat += kernel.kernels if isinstance(kernel, type(self)) else (kernel,)
+        if not flat:
+            raise ValueError(f"{type(self).__name__} needs at least one kernel")
+        domains = {kernel.domain for kernel in flat} - {"any"}
+        if len(domains) > 1:
+            raise ValueError("kernels on vectors and kernels on sets or strings can't be combined")
+        self._set("kernels", tuple(flat))
+
+    @property
+    def domain(self) -> Domain:  # type: ignore[override]
+        return next((kernel.domain for kernel in self.kernels if kernel.domain != "any"), "any")
+
+    def __repr__(self) -> str:
+        return self.sign.join(
+            f"({kernel!r})" if isinstance(kernel, Sum) and self.sign == " * " else repr(kernel)
+            for kernel in self.kernels
+        )
+
+    def _children(self) -> tuple[Kernel, ...]:
+        return self.kernels
+
+    def _with_children(self, children: tuple[Any, ...]) -> Self:
+        return type(self)(children)
+
+    def why_not_differentiable(self) -> str:
+        return next(filter(None, (kernel.why_not_differentiable() for kernel in self.kernels)), "")
+
+    def _conditional(self) -> str:
+        return next(filter(None, (kernel._conditional() for kernel in self.kernels)), "")
+
+    def _checked(self, X: Any, name: str = "X") -> Any:
+        strict = [kernel for kernel in self.kernels if kernel.domain != "any"]
+        return (strict or list(self.kernels))[0]._checked(X, name)
+
+
+@dataclass(frozen=True, repr=False)
+class Sum(_Combination):
+    """k1(x, z) + k2(x, z) + ...: independent functions added."""
+
+    sign: ClassVar[str] = " + "
+
+    def _matrix(self, X: Any, Z: Any) -> Array:
+        K = self.kernels[0]._matrix(X, Z)
+        for kernel in self.kernels[1:]:
+            K += kernel._matrix(X, Z)
+        return K
+
+    def _diag(self, X: Any) -> Array:
+        return reduce(np.add, (kernel._diag(X) for kernel in self.kernels))
+
+    def _log_matrix(self, X: Any, Z: Any) -> Array:
+        return reduce(np.logaddexp, (kernel._log_matrix(X, Z) for kernel in self.kernels))
+
+    def _gradient_theta(self, X: Any, Z: Any) -> Array:
+        return np.concatenate([kernel._gradient_theta(X, Z) for kernel in self.kernels], axis=2)
+
+    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
+        parts = [kernel._contract(X, Z, W) for kernel in self.kernels]
+        return sum(part[0] for part in parts), np.concatenate([part[1] for part in parts])
+
+    def _gradient_x(self, X: Array, Z: Array | None) -> Array:
+        return reduce(np.add, (kernel._gradient_x(X, Z) for kernel in self.kernels))
+
+    def _gradient_xz(self, X: Array, Z: Array | None) -> Array:
+        return reduce(np.add, (kernel._gradient_xz(X, Z) for kernel in self.kernels))
+
+    def _gradient_xz_diag(self, X: Array) -> Array:
+        return reduce(np.add, (kernel._gradient_xz_diag(X) for kernel in self.kernels))
+
+    def _input_vjp(self, X: Array, Z: Array | None, W: Array) -> Array:
+        return reduce(np.add, (kernel._input_vjp(X, Z, W) for kernel in self.kernels))
+
+
+@dataclass(frozen=True, repr=False)
+class Product(_Combination):
+    """k1(x, z) k2(x, z) ...: similar only where all factors say so."""
+
+    sign: ClassVar[str] = " * "
+
+    def _split(self) -> tuple[Kernel, Kernel]:
+        """The first factor and the product of the others."""
+        rest = self.kernels[1:]
+        return self.kernels[0], rest[0] if len(rest) == 1 else Product(rest)
+
+    def _matrix(self, X: Any, Z: Any) -> Array:
+        K = self.kernels[0]._matrix(X, Z)
+        for kernel in self.kernels[1:]:
+            K *= kernel._matrix(X, Z)
+        return K
+
+    def _diag(self, X: Any) -> Array:
+        return reduce(np.multiply, (kernel._diag(X) for kernel in self.kernels))
+
+    def _log_matrix(self, X: Any, Z: Any) -> Array:
+        return reduce(np.add, (kernel._log_matrix(X, Z) for kernel in self.kernels))
+
+    def _others(self, X: Any, Z: Any, i: int) -> Array | float:
+        """The product of all factors but the i-th."""
+        others: list[Array] = [k._matrix(X, Z) for j, k in enumerate(self.kernels) if j != i]
+        return reduce(np.multiply, others) if others else 1.0
+
+    def _gradient_theta(self, X: Any, Z: Any) -> Array:
+        parts = []
+        for i, kernel in enumerate(self.kernels):
+            part = kernel._gradient_theta(X, Z)
+            parts.append(part * np.asarray(self._others(X, Z, i))[..., None])
+        return np.concatenate(parts, axis=2)
+
+    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
+        parts = [kernel._contract(X, Z, W * self._others(X, Z, i)) for i, kernel in enumerate(self.kernels)]
+        return parts[0][0], np.concatenate([part[1] for part in parts])
+
+    def _gradient_x(self, X: Array, Z: Array | None) -> Array:
+        return reduce(
+            np.add,
+            (
+                kernel._gradient_x(X, Z) * np.asarray(self._others(X, Z, i))[..., None]
+                for i, kernel in enumerate(self.kernels)
+            ),
+        )
+
+    def _gradient_xz(self, X: Array, Z: Array | None) -> Array:
+        if len(self.kernels) == 1:
+            return self.kernels[0]._gradient_xz(X, Z)
+        a, b = self._split()
+        # d2(ab)/dx dz = a_xz b + a_x b_z + b_x a_z + a b_xz
+        return (
+            a._gradient_xz(X, Z) * b._matrix(X, Z)[:, :, None, None]
+            + a._gradient_x(X, Z)[:, :, :, None] * b._gradient_z(X, Z)[:, :, None, :]
+            + b._gradient_x(X, Z)[:, :, :, None] * a._gradient_z(X, Z)[:, :, None, :]
+            + a._matrix(X, Z)[:, :, None, None] * b._gradient_xz(X, Z)
+        )
+
+    def _input_vjp(self, X: Array, Z: Array | None, W: Array) -> Array:
+        return reduce(
+            np.add,
+            (k._input_vjp(X, Z, W * self._others(X, Z, i)) for i, k in enumerate(self.kernels)),
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class _Mapped(_Wrapper):
+    """g(k(x, z)) for an entire g with non-negative coefficients."""
+
+    def _g(self, K: Array, order: int) -> Array:
+        """The derivative of g of the given order (0, 1, 2)."""
+        raise NotImplementedError
+
+    def _matrix(self, X: Any, Z: Any) -> Array:
+        return self._g(self.kernel._matrix(X, Z), 0)
+
+    def _diag(self, X: Any) -> Array:
+        return self._g(self.kernel._diag(X), 0)
+
+    def _gradient_theta(self, X: Any, Z: Any) -> Array:
+        slope = self._g(self.kernel._matrix(X, Z), 1)
+        return slope[:, :, None] * self.kernel._gradient_theta(X, Z)
+
+    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
+        K = self.kernel._matrix(X, Z)
+        value = float(np.vdot(W, self._g(K, 0)))
+        if not self.n_theta:
+            return value, np.zeros(0)
+        return value, self.kernel._contract(X, Z, W * self._g(K, 1))[1]
+
+    def _gradient_x(self, X: Array, Z: Array | None) -> Array:
+        return self._g(self.kernel._matrix(X, Z), 1)[:, :, None] * self.kernel._gradient_x(X, Z)
+
+    def _gradient_xz(self, X: Array, Z: Array | None) -> Array:
+        K = self.kernel._matrix(X, Z)
+        # d2g(k)/dx dz = g' k_xz + g'' k_x k_z
+        return (
+            self._g(K, 1)[:, :, None, None] * self.kernel._gradient_xz(X, Z)
+            + self._g(K, 2)[:, :, None, None]
+            * self.kernel._gradient_x(X, Z)[:, :, :, None]
+            * self.kernel._gradient_z(X, Z)[:, :, None, :]
+        )
+
+    def _input_vjp(self, X: Array, Z: Array | None, W: Array) -> Array:
+        return self.kernel._input_vjp(X, Z, W * self._g(self.kernel._matrix(X, Z), 1))
+
+
+@dataclass(frozen=True, repr=False)
+class Power(_Mapped):
+    """k(x, z)^p, written `k ** p`.
+
+    exponent: p, a positive integer (other powers of a kernel need not be kernels)
+    """
+
+    exponent: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("exponent", integer_at_least(self.exponent, 1, "Power: exponent"))
+
+    def __repr__(self) -> str:
+        inner = repr(self.kernel)
+        if isinstance(self.kernel, (_Combination, Scaled, Power)):
+            inner = f"({inner})"
+        return f"{inner} ** {self.exponent}"
+
+    def _g(self, K: Array, order: int) -> Array:
+        p = self.exponent
+        if order == 0:
+            return K**p
+        if order == 1:
+            return p * K ** (p - 1)
+        return p * (p - 1) * K ** (p - 2) if p > 1 else np.zeros_like(K)
+
+    def _log_matrix(self, X: Any, Z: Any) -> Array:
+        return self.exponent * self.kernel._log_matrix(X, Z)
+
+
+@dataclass(frozen=True, repr=False)
+class Exp(_Mapped):
+    """exp(k(x, z)), written `exp(k)`."""
+
+    def __repr__(self) -> str:
+        return f"exp({self.kernel!r})"
+
+    def _g(self, K: Array, order: int) -> Array:
+        return np.exp(K)
+
+    def _log_matrix(self, X: Any, Z: Any) -> Array:
+        return self.kernel._matrix(X, Z)
+
+
+def _promoted(value: Any) -> Kernel | None:
+    if isinstance(value, Kernel):
+        return value
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return Constant(float(value))
+    return None

@@ -1,0 +1,314 @@
+"""Kernels of the distance: k(x, z) = f(s), s = sum_d (x_d - z_d)^2 / l_d^2.
+
+With one length scale l the metric is M = I / l^2; with one per input it is diag(l)^-2, automatic relevance
+determination (ARD). The full metric is the transform `Metric`.
+
+Everything follows from the profile f and its first two derivatives by s, f' and f'':
+
+    dk/dlog l_d       = -2 f' (x_d - z_d)^2 / l_d^2
+    dk/dx_d           =  2 f' (x_d - z_d) / l_d^2
+    d2k/dx_d dz_e     = -4 f'' (x_d - z_d)(x_e - z_e) / (l_d l_e)^2 - 2 f' [d = e] / l_d^2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from gp_core.arrays import Array, positive
+from gp_core.kernels.base import Kernel
+from gp_core.kernels.bessel import log_matern_profile, matern_profile
+from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
+
+_BLOCK_ENTRIES = 65536
+"""Entries of a block of rows of K that is worked on at a time, so that temporaries stay in cache."""
+
+
+@dataclass(frozen=True, repr=False)
+class Stationary(Kernel):
+    """f(s); what the kernels below share.
+
+    length_scale: l, a number or one per input
+    """
+
+    length_scale: Values = 1.0
+    length_scale_bounds: Bounds = POSITIVE
+
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("length_scale", ndim=1),)
+
+    def _profile(self, s: Array) -> Array:
+        raise NotImplementedError
+
+    def _slope(self, s: Array) -> Array:
+        """f'(s); 0 at s = 0 where f' is singular, since it is multiplied by a distance of 0 there."""
+        raise NotImplementedError
+
+    def _curvature(self, s: Array) -> Array:
+        """f''(s); 0 at s = 0 where f'' is singular, for the same reason."""
+        raise NotImplementedError
+
+    def _profile_and_slope(self, s: Array) -> tuple[Array, Array]:
+        return self._profile(s), self._slope(s)
+
+    def _log_profile(self, s: Array) -> Array:
+        raise NotImplementedError
+
+    def _shape_gradient(self, s: Array) -> list[Array]:
+        """dk/dtheta for the free hyperparameters after the length scale."""
+        return []
+
+    def profile(self, distance: Any) -> Array:
+        """f(r^2), the kernel at scaled distances r >= 0 of any shape."""
+        return self._profile(np.square(np.asarray(distance, dtype=np.float64)))
+
+    # -- values ----------------------------------------------------------------------------------------
+
+    def _scaled(self, X: Array) -> Array:
+        scale = np.asarray(self.length_scale)
+        if scale.ndim == 1 and scale.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__} has {scale.shape[0]} length scales but the points have "
+                f"{X.shape[1]} inputs: give one per input, or a single one"
+            )
+        scaled: Array = X / scale
+        return scaled
+
+    def _squared_distances(self, X: Array, Z: Array | None) -> Array:
+        A = self._scaled(X)
+        B = A if Z is None else self._scaled(Z)
+        return _squared_distances(A, B)
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        return self._profile(self._squared_distances(X, Z))
+
+    def _diag(self, X: Array) -> Array:
+        self._scaled(X[:1])
+        return np.ones(len(X))
+
+    def _log_matrix(self, X: Array, Z: Array | None) -> Array:
+        return self._log_profile(self._squared_distances(X, Z))
+
+    # -- by hyperparameters ------------------------------------------------------------------------------
+
+    def _gradient_theta(self, X: Array, Z: Array | None) -> Array:
+        s = self._squared_distances(X, Z)
+        parts: list[Array] = []
+        if self._is_free("length_scale"):
+            slope = self._slope(s)
+            if np.ndim(self.length_scale) == 0:
+                parts.append(-2.0 * slope * s)
+            else:
+                parts += [-2.0 * slope * difference**2 for difference in self._differences(X, Z)]
+        parts += self._shape_gradient(s)
+        return np.stack(parts, axis=-1) if parts else np.zeros((*s.shape, 0))
+
+    def _contract(self, X: Array, Z: Array | None, W: Array) -> tuple[float, Array]:
+        A = self._scaled(X)
+        B = A if Z is None else self._scaled(Z)
+        per_input = np.ndim(self.length_scale) == 1
+        scale_gradient = np.zeros(A.shape[1] if per_input else 1)
+        shape_gradient = np.zeros(0)
+        value = 0.0
+        for rows in _blocks(len(A), len(B)):
+            w = W[rows]
+            s = _squared_distances(A[rows], B)
+            profile, slope = self._profile_and_slope(s)
+            value += float(np.vdot(w, profile))
+            g = np.multiply(slope, w, out=slope)
+            if per_input:
+                for d in range(A.shape[1]):
+                    difference = np.subtract.outer(A[rows, d], B[:, d])
+                    np.multiply(difference, difference, out=difference)
+                    scale_gradient[d] += np.vdot(g, difference)
+            else:
+                scale_gradient[0] += np.vdot(g, s)
+            parts = [float(np.vdot(w, part)) for part in self._shape_gradient(s)]
+            shape_gradient = shape_gradient + parts if shape_gradient.size else np.asarray(parts)
+        free_scale = -2.0 * scale_gradient if self._is_free("length_scale") else np.zeros(0)
+        return value, np.concatenate([free_scale, shape_gradient])
+
+    # -- by inputs ---------------------------------------------------------------------------------------
+
+    def _differences(self, X: Array, Z: Array | None) -> Iterator[Array]:
+        """(N, M) scaled differences, one input at a time."""
+        A = self._scaled(X)
+        B = A if Z is None else self._scaled(Z)
+        for d in range(A.shape[1]):
+            yield np.subtract.outer(A[:, d], B[:, d])
+
+    def _inverse_scales(self, D: int) -> Array:
+        return np.broadcast_to(1.0 / np.asarray(self.length_scale), (D,))
+
+    def _gradient_x(self, X: Array, Z: Array | None) -> Array:
+        slope = self._slope(self._squared_distances(X, Z))
+        difference = np.stack(list(self._differences(X, Z)), axis=-1)
+        difference *= 2.0 * self._inverse_scales(X.shape[1])
+        difference *= slope[:, :, None]
+        return difference
+
+    def _gradient_xz(self, X: Array, Z: Array | None) -> Array:
+        s = self._squared_distances(X, Z)
+        scale = self._inverse_scales(X.shape[1])
+        u = np.stack(list(self._differences(X, Z)), axis=-1) * scale
+        H = (-4.0 * self._curvature(s))[:, :, None, None] * u[:, :, :, None] * u[:, :, None, :]
+        d = np.arange(X.shape[1])
+        H[:, :, d, d] -= 2.0 * self._slope(s)[:, :, None] * scale**2
+        return H
+
+    def _gradient_xz_diag(self, X: Array) -> Array:
+        slope = float(self._slope(np.zeros(1))[0])
+        one = np.diag(-2.0 * slope * self._inverse_scales(X.shape[1]) ** 2)
+        return np.repeat(one[None], len(X), axis=0)
+
+    def _input_vjp(self, X: Array, Z: Array | None, W: Array) -> Array:
+        A = self._scaled(X)
+        B = A if Z is None else self._scaled(Z)
+        out = np.empty_like(A)
+        for rows in _blocks(len(A), len(B)):
+            g = W[rows] * self._slope(_squared_distances(A[rows], B))
+            for d in range(A.shape[1]):
+                difference = np.subtract.outer(A[rows, d], B[:, d])
+                out[rows, d] = np.einsum("ij,ij->i", g, difference)
+        return 2.0 * out * self._inverse_scales(X.shape[1])
+
+
+@dataclass(frozen=True, repr=False)
+class RBF(Stationary):
+    """k(x, z) = exp(-s / 2): squared exponential, infinitely smooth.
+
+    length_scale: l, a number or one per input
+    """
+
+    def _profile(self, s: Array) -> Array:
+        out = np.multiply(s, -0.5)
+        return np.exp(out, out=out)
+
+    def _slope(self, s: Array) -> Array:
+        return -0.5 * self._profile(s)
+
+    def _curvature(self, s: Array) -> Array:
+        return 0.25 * self._profile(s)
+
+    def _profile_and_slope(self, s: Array) -> tuple[Array, Array]:
+        profile = self._profile(s)
+        return profile, -0.5 * profile
+
+    def _log_profile(self, s: Array) -> Array:
+        return -0.5 * s
+
+
+@dataclass(frozen=True, repr=False)
+class Matern(Stationary):
+    """k(x, z) = 2^(1-nu) / Gamma(nu) t^nu K_nu(t), t = sqrt(2 nu s): paths with ceil(nu) - 1 derivatives.
+
+    length_scale: l, a number or one per input
+    nu: smoothness > 0, not learned; 1/2, 3/2, 5/2 and infinity (the RBF) have closed forms
+    """
+
+    nu: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu != np.inf:
+            self._set("nu", positive(self.nu, "Matern: nu"))
+
+    def why_not_differentiable(self) -> str:
+        if self.nu > 1.0:
+            return ""
+        return f"sample paths of Matern with nu = {self.nu} have no derivative: use nu > 1, for example 1.5"
+
+    def _profile(self, s: Array) -> Array:
+        return matern_profile(self.nu, s)[0]
+
+    def _slope(self, s: Array) -> Array:
+        return matern_profile(self.nu, s, 1)[1]
+
+    def _profile_and_slope(self, s: Array) -> tuple[Array, Array]:
+        profile, slope = matern_profile(self.nu, s, 1)
+        return profile, slope
+
+    def _curvature(self, s: Array) -> Array:
+        return matern_profile(self.nu, s, 2)[2]
+
+    def _log_profile(self, s: Array) -> Array:
+        return log_matern_profile(self.nu, s)
+
+
+@dataclass(frozen=True, repr=False)
+class Exponential(Stationary):
+    """k(x, z) = exp(-sqrt(s)): Ornstein-Uhlenbeck, continuous and nowhere differentiable; Matern 1/2.
+
+    length_scale: l, a number or one per input; the lectures' rate is 1 / l
+    """
+
+    def why_not_differentiable(self) -> str:
+        return (
+            "sample paths of Exponential (Ornstein-Uhlenbeck) have no derivative: "
+            "use a smoother kernel, for example Matern(nu=1.5)"
+        )
+
+    def _profile(self, s: Array) -> Array:
+        return np.exp(-np.sqrt(s))
+
+    def _slope(self, s: Array) -> Array:
+        return self._profile_and_slope(s)[1]
+
+    def _profile_and_slope(self, s: Array) -> tuple[Array, Array]:
+        r = np.sqrt(s)
+        profile = np.exp(-r)
+        return profile, np.divide(-0.5 * profile, r, out=np.zeros_like(s), where=r > 0.0)
+
+    def _log_profile(self, s: Array) -> Array:
+        return -np.sqrt(s)
+
+
+@dataclass(frozen=True, repr=False)
+class RationalQuadratic(Stationary):
+    """k(x, z) = (1 + s / (2 alpha))^-alpha: a mixture of RBFs over length scales; the RBF as alpha grows.
+
+    length_scale: l, a number or one per input
+    alpha: weight of long against short scales
+    """
+
+    alpha: Values = 1.0
+    alpha_bounds: Bounds = POSITIVE
+
+    parameters = (Parameter("length_scale", ndim=1), Parameter("alpha"))
+
+    def _log_profile(self, s: Array) -> Array:
+        alpha = float(self.alpha)
+        return -alpha * np.log1p(s / (2.0 * alpha))
+
+    def _profile(self, s: Array) -> Array:
+        return np.exp(self._log_profile(s))
+
+    def _slope(self, s: Array) -> Array:
+        alpha = float(self.alpha)
+        return -0.5 * np.exp((-alpha - 1.0) * np.log1p(s / (2.0 * alpha)))
+
+    def _curvature(self, s: Array) -> Array:
+        alpha = float(self.alpha)
+        return 0.25 * (alpha + 1.0) / alpha * np.exp((-alpha - 2.0) * np.log1p(s / (2.0 * alpha)))
+
+    def _shape_gradient(self, s: Array) -> list[Array]:
+        if not self._is_free("alpha"):
+            return []
+        alpha = float(self.alpha)
+        u = s / (2.0 * alpha)
+        # log k = -alpha log(1 + u), so dk/dlog alpha = k alpha (u / (1 + u) - log(1 + u))
+        return [self._profile(s) * alpha * (u / (1.0 + u) - np.log1p(u))]
+
+
+def _squared_distances(A: Array, B: Array) -> Array:
+    distances: Array = cdist(A, B, "sqeuclidean")  # by differences: exact zeros, no cancellation
+    return distances
+
+
+def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    step = max(1, _BLOCK_ENTRIES // max(1, n_columns))
+    for start in range(0, n_rows, step):
+        yield slice(start, start + step)

@@ -1,0 +1,191 @@
+"""Transforms of the inputs that compose with every kernel on vectors: k(T x, T z) is a kernel if k is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gp_core.arrays import Array, as_float, integer_at_least
+from gp_core.kernels.base import Kernel
+from gp_core.kernels.compose import _Wrapper
+from gp_core.parameters import POSITIVE, SIGNED, Bounds, Parameter, Values
+
+
+@dataclass(frozen=True, repr=False)
+class _Projected(_Wrapper):
+    """k(J x, J z) for a linear map J (E, D)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kernel.domain == "objects":
+            raise ValueError(f"{type(self).__name__} transforms vectors; {self.kernel!r} takes objects")
+
+    def _jacobian(self, D: int) -> Array:
+        """J (E, D)."""
+        raise NotImplementedError
+
+    def _checked(self, X: Any, name: str = "X") -> Any:
+        return Kernel._checked(self, X, name)
+
+    def _mapped(self, X: Array, Z: Array | None) -> tuple[Array, Array | None, Array]:
+        J = self._jacobian(X.shape[1])
+        return X @ J.T, None if Z is None else Z @ J.T, J
+
+    def _matrix(self, X: Array, Z: Array | None) -> Array:
+        U, V, _ = self._mapped(X, Z)
+        return self.kernel._matrix(U, V)
+
+    def _diag(self, X: Array) -> Array:
+        return self.kernel._diag(self._mapped(X, None)[0])
+
+    def _log_matrix(self, X: Array, Z: Array | None) -> Array:
+        U, V, _ = self._mapped(X, Z)
+        return self.kernel._log_matrix(U, V)
+
+    def _gradient_theta(self, X: Array, Z: Array | None) -> Array:
+        U, V, _ = self._mapped(X, Z)
+        return self.kernel._gradient_theta(U, V)
+
+    def _contract(self, X: Array, Z: Array | None, W: Array) -> tuple[float, Array]:
+        U, V, _ = self._mapped(X, Z)
+        return self.kernel._contract(U, V, W)
+
+    def _gradient_x(self, X: Array, Z: Array | None) -> Array:
+        U, V, J = self._mapped(X, Z)
+        return self.kernel._gradient_x(U, V) @ J
+
+    def _gradient_xz(self, X: Array, Z: Array | None) -> Array:
+        U, V, J = self._mapped(X, Z)
+        return J.T @ self.kernel._gradient_xz(U, V) @ J
+
+    def _gradient_xz_diag(self, X: Array) -> Array:
+        U, _, J = self._mapped(X, None)
+        return J.T @ self.kernel._gradient_xz_diag(U) @ J
+
+    def _input_vjp(self, X: Array, Z: Array | None, W: Array) -> Array:
+        U, V, J = self._mapped(X, Z)
+        return self.kernel._input_vjp(U, V, W) @ J
+
+
+@dataclass(frozen=True, repr=False)
+class Metric(_Projected):
+    """k in the metric M = L'L + diag(l)^-2: the inputs become (x / l, L x), so s = (x - z)' M (x - z).
+
+    Without L this is the diagonal metric (ARD) for any kernel, also one of inner products. A stationary
+    kernel inside should keep its own length scale fixed at 1, or the two scales compete.
+
+    kernel: the kernel of the transformed inputs
+    length_scale: l, a number or one per input
+    factor: L (R, D), R directions that couple the inputs; its entries are learned as they are, with sign
+    """
+
+    length_scale: Values = 1.0
+    factor: Values = None
+    length_scale_bounds: Bounds = POSITIVE
+    factor_bounds: Bounds = SIGNED
+
+    parameters = (Parameter("length_scale", ndim=1), Parameter("factor", kind="signed", ndim=2))
+
+    def __post_init__(self) -> None:
+        if self.factor is None:
+            self._set("factor", 0.0)
+            self._set("factor_bounds", "fixed")
+        elif np.ndim(self.factor) != 2 and not (np.ndim(self.factor) == 0 and self.factor == 0.0):
+            raise ValueError(f"Metric: factor must be a matrix (R, D), got shape {np.shape(self.factor)}")
+        super().__post_init__()
+
+    def _prefix(self) -> str:
+        return "metric."
+
+    def _jacobian(self, D: int) -> Array:
+        scale = np.asarray(self.length_scale)
+        if scale.ndim == 1 and len(scale) != D:
+            raise ValueError(f"Metric: {len(scale)} length scales but the points have {D} inputs")
+        J = np.diag(np.broadcast_to(1.0 / scale, (D,)))
+        L = np.asarray(self.factor)
+        if L.ndim == 0:
+            return J
+        if L.shape[1] != D:
+            raise ValueError(f"Metric: factor has {L.shape[1]} columns but the points have {D} inputs")
+        return np.concatenate([J, L])
+
+    def matrix(self, D: int) -> Array:
+        """M (D, D)."""
+        J = self._jacobian(D)
+        return J.T @ J
+
+    def _own_gradient(self, J_gradient: Array) -> Array:
+        """Derivative by the own free parameters from the derivative by J (E, D)."""
+        D = J_gradient.shape[1]
+        parts = []
+        if self._is_free("length_scale"):
+            per_input = -np.diagonal(J_gradient[:D]) / np.asarray(
+                self.length_scale
+            )  # dJ_dd/dlog l_d = -1/l_d
+            parts.append(per_input if np.ndim(self.length_scale) else per_input.sum(keepdims=True))
+        if self._is_free("factor"):
+            parts.append(J_gradient[D:].ravel())
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _contract(self, X: Array, Z: Array | None, W: Array) -> tuple[float, Array]:
+        U, V, _ = self._mapped(X, Z)
+        value, inner = self.kernel._contract(U, V, W)
+        # K depends on J through u = J x and v = J z.
+        other = X if Z is None else Z
+        J_gradient = self.kernel._input_vjp(U, V, W).T @ X
+        J_gradient += self.kernel._input_vjp(U if V is None else V, U, W.T).T @ other
+        return value, np.concatenate([self._own_gradient(J_gradient), inner])
+
+    def _gradient_theta(self, X: Array, Z: Array | None) -> Array:
+        U, V, _ = self._mapped(X, Z)
+        other = X if Z is None else Z
+        by_u = self.kernel._gradient_x(U, V)
+        by_v = self.kernel._gradient_z(U, V)
+        own = np.empty((len(X), len(other), len(self._own_gradient(np.zeros((by_u.shape[2], X.shape[1]))))))
+        for i, j in np.ndindex(own.shape[:2]):
+            own[i, j] = self._own_gradient(np.outer(by_u[i, j], X[i]) + np.outer(by_v[i, j], other[j]))
+        return np.concatenate([own, self.kernel._gradient_theta(U, V)], axis=2)
+
+
+@dataclass(frozen=True, repr=False)
+class Columns(_Projected):
+    """k of some of the inputs.
+
+    kernel: the kernel of the chosen inputs
+    columns: their indices
+    """
+
+    columns: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        columns = tuple(integer_at_least(c, 0, "Columns: an index") for c in np.atleast_1d(self.columns))
+        if not columns:
+            raise ValueError("Columns: name at least one column")
+        self._set("columns", columns)
+
+    def _jacobian(self, D: int) -> Array:
+        if max(self.columns) >= D:
+            raise ValueError(
+                f"Columns: column {max(self.columns)} does not exist, the points have {D} inputs"
+            )
+        return np.eye(D)[list(self.columns)]
+
+
+def full_metric(kernel: Kernel, M: Any) -> Metric:
+    """`kernel` in a given metric M, positive definite, held fixed: M = L'L + diag(l)^-2 is solved for.
+
+    M: (D, D)
+    """
+    M = as_float(M, "M")
+    if M.ndim != 2 or M.shape[0] != M.shape[1]:
+        raise ValueError(f"M must be square, got shape {M.shape}")
+    values, vectors = np.linalg.eigh((M + M.T) / 2.0)
+    if values[0] <= 0.0:
+        raise ValueError(f"M must be positive definite (smallest eigenvalue {values[0]:.3g})")
+    inverse_square = values[0] / 2.0
+    L = np.sqrt(values - inverse_square)[:, None] * vectors.T
+    scale = np.full(len(M), 1.0 / np.sqrt(inverse_square))
+    return Metric(kernel, scale, L, "fixed", "fixed")

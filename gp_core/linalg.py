@@ -1,0 +1,146 @@
+"""The one Cholesky factorisation of the package: jitter that is reported, solves, log-determinants."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from gp_core.arrays import Array
+
+JITTERS = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
+"""Tried in turn, each times the scale of the diagonal."""
+
+
+class JitterWarning(UserWarning):
+    """A factorisation succeeded only after a stated amount was added to the diagonal."""
+
+
+@dataclass(frozen=True)
+class Cholesky:
+    """A + jitter I = L L'.
+
+    lower: L (N, N), Fortran order, zeros above the diagonal
+    jitter: what was added to the diagonal for the factorisation to exist; 0 in the healthy case
+    """
+
+    lower: Array
+    jitter: float
+
+    def solve(self, b: Array) -> Array:
+        """A^-1 b for b (N,) or (N, R)."""
+        if b.size == 0:
+            return np.zeros_like(b)
+        x: Array
+        x, info = lapack.dpotrs(self.lower, b, lower=1)
+        _require_done(info)
+        return x.reshape(b.shape)
+
+    def half_solve(self, b: Array, overwrite: bool = False) -> Array:
+        """L^-1 b for b (N,) or (N, R). With `overwrite`, a Fortran-ordered b (N, R) becomes the result."""
+        if b.size == 0:
+            return np.zeros_like(b)
+        columns = b if b.ndim == 2 else b[:, None]
+        x: Array = blas.dtrsm(1.0, self.lower, columns, lower=1, overwrite_b=int(overwrite))
+        return x if b.ndim == 2 else x[:, 0]
+
+    def inverse(self, overwrite: bool = False) -> Array:
+        """A^-1 (N, N), both triangles. With `overwrite` the factor is consumed: do not use it afterwards."""
+        inverse: Array
+        inverse, info = lapack.dpotri(self.lower, lower=1, overwrite_c=int(overwrite))
+        _require_done(info)
+        mirror_lower(inverse)
+        return inverse
+
+    @property
+    def log_determinant(self) -> float:
+        """log |A| = 2 sum_i log L_ii."""
+        return 2.0 * float(np.log(np.diagonal(self.lower)).sum())
+
+
+def cholesky(
+    A: Array,
+    *,
+    overwrite: bool = False,
+    scale: float | None = None,
+    what: str = "the kernel",
+    remedy: str = "raise noise_variance",
+) -> Cholesky:
+    """Factorise the symmetric matrix A (N, N), both triangles filled.
+
+    A rounding-level deficiency is repaired by the smallest jitter of `JITTERS` that works, and reported in
+    the result. A matrix that is truly indefinite is refused with a ValueError.
+
+    overwrite: A may be destroyed (saves N^2 numbers; A must be C- or Fortran-contiguous for that)
+    scale: what the jitter is relative to; the mean of the diagonal unless stated
+    what, remedy: the subject and the advice of the error
+    """
+    diagonal = np.diagonal(A).copy()
+    if not np.isfinite(diagonal).all():
+        raise ValueError(f"{what} is not finite here: check the hyperparameters and the inputs")
+    if scale is None:
+        scale = float(np.abs(diagonal).mean()) if diagonal.size else 1.0
+    fortran = A.T if A.flags.c_contiguous else A
+    work = fortran if overwrite else np.array(fortran, order="F")
+    # dpotrf(clean=0) leaves the other triangle alone, so that a second try can restore A from it.
+    for level in JITTERS:
+        jitter = level * scale
+        if jitter:
+            _restore_lower(work, diagonal + jitter)
+        lower, info = lapack.dpotrf(work, lower=1, clean=0, overwrite_a=1)
+        if info == 0:
+            work = lower
+            _zero_upper(work)
+            if not np.isfinite(np.diagonal(work)).all():
+                break
+            return Cholesky(work, jitter)
+        if info < 0:
+            break
+        work = lower
+    raise ValueError(f"{what} is not positive definite here: {remedy}")
+
+
+def report_jitter(jitter: float, what: str = "the kernel matrix", stacklevel: int = 3) -> None:
+    """Tell the user once that a factorisation needed help."""
+    if jitter > 0.0:
+        warnings.warn(
+            f"{what} is numerically singular: {jitter:.1e} was added to its diagonal. "
+            "Duplicate points or a tiny noise_variance are the usual cause.",
+            JitterWarning,
+            stacklevel=stacklevel,
+        )
+
+
+_BLOCK = 256
+
+
+def mirror_lower(A: Array) -> None:
+    """Copy the lower triangle of A (N, N) onto the upper one, in place, by blocks that stay in cache."""
+    n = A.shape[0]
+    for i in range(0, n, _BLOCK):
+        block = A[i : i + _BLOCK, i : i + _BLOCK]
+        rows, columns = np.triu_indices(block.shape[0], 1)
+        block[rows, columns] = block[columns, rows]
+        A[i : i + _BLOCK, i + _BLOCK :] = A[i + _BLOCK :, i : i + _BLOCK].T
+
+
+def _restore_lower(A: Array, diagonal: Array) -> None:
+    """Copy the untouched upper triangle of A back onto the lower one and set the diagonal."""
+    mirror_lower(A.T)
+    np.fill_diagonal(A, diagonal)
+
+
+def _zero_upper(A: Array) -> None:
+    n = A.shape[0]
+    for i in range(0, n, _BLOCK):
+        block = A[i : i + _BLOCK, i : i + _BLOCK]
+        block[np.triu_indices(block.shape[0], 1)] = 0.0
+        A[i : i + _BLOCK, i + _BLOCK :] = 0.0
+
+
+def _require_done(info: Any) -> None:
+    if info != 0:
+        raise ValueError(f"a triangular solve failed (LAPACK info {info}): the factor is singular")

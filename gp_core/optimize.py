@@ -1,0 +1,150 @@
+"""The one bounded optimiser of the package: L-BFGS-B with restarts, shared by every model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize
+
+from gp_core.arrays import Array
+
+Objective = Callable[[Array], tuple[float, Array]]
+RESTART_RANGE = 5.0
+"""Where a bound is infinite a restart is drawn within this distance of the start."""
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """What a minimisation found.
+
+    x: the best point (P,)
+    value: the objective there
+    gradient: its gradient there (P,)
+    converged: whether the best run met its tolerance
+    message: why the best run stopped
+    evaluations: objective calls over all runs
+    run_values: final value of each run, the given start first: different values mean local optima
+    at_bound: (P,) bool, coordinates that ended on a bound
+    """
+
+    x: Array
+    value: float
+    gradient: Array
+    converged: bool
+    message: str
+    evaluations: int
+    run_values: tuple[float, ...]
+    at_bound: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def minimize(
+    objective: Objective,
+    start: Array,
+    bounds: Array,
+    *,
+    n_restarts: int = 0,
+    rng: np.random.Generator | None = None,
+    max_iterations: int = 200,
+    tolerance: float = 1e-6,
+) -> Optimum:
+    """min over x in the box of objective(x), which returns value and gradient.
+
+    A point where the objective raises ValueError (a covariance that can't be factorised) or is not finite
+    counts as infinitely bad; the search steps back from it. If the start itself is such a point and no
+    restart is better, that ValueError is raised.
+
+    start: (P,), moved into the box if it is outside
+    bounds: (P, 2), may hold infinities
+    n_restarts: further runs from points drawn uniformly in the box
+    rng: source of the restarts; required if n_restarts > 0
+    tolerance: on the projected gradient and, times 1e-3, on the relative decrease
+    """
+    start = np.clip(np.asarray(start, dtype=np.float64), bounds[:, 0], bounds[:, 1])
+    if n_restarts > 0 and rng is None:
+        raise ValueError("restarts are random: pass rng, a numpy.random.Generator")
+    guarded = _Guarded(objective)
+    starts = [start]
+    if rng is not None:
+        low = np.maximum(bounds[:, 0], np.minimum(start, bounds[:, 1]) - _reach(bounds))
+        high = np.minimum(bounds[:, 1], np.maximum(start, bounds[:, 0]) + _reach(bounds))
+        starts += [rng.uniform(low, high) for _ in range(n_restarts)]
+    runs = [_run(guarded, x0, bounds, max_iterations, tolerance) for x0 in starts]
+    best = min(runs, key=lambda run: run.value)
+    if not np.isfinite(best.value):
+        raise guarded.failure or ValueError("the objective is not finite at any start: check data and bounds")
+    x = best.x
+    slack = 1e-8 * np.maximum(1.0, np.abs(x))
+    return Optimum(
+        x=x,
+        value=best.value,
+        gradient=best.gradient,
+        converged=best.converged,
+        message=best.message,
+        evaluations=guarded.evaluations,
+        run_values=tuple(run.value for run in runs),
+        at_bound=(x - bounds[:, 0] <= slack) | (bounds[:, 1] - x <= slack),
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    x: Array
+    value: float
+    gradient: Array
+    converged: bool
+    message: str
+
+
+class _Guarded:
+    """The objective with failures turned into a large finite value that a line search steps back from."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self.evaluations = 0
+        self.failure: ValueError | None = None
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        self.evaluations += 1
+        try:
+            value, gradient = self.objective(x)
+        except ValueError as error:
+            self.failure = self.failure or error
+            return np.inf, np.zeros_like(x)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return np.inf, np.zeros_like(x)
+        return float(value), gradient
+
+
+def _run(objective: _Guarded, start: Array, bounds: Array, max_iterations: int, tolerance: float) -> _Run:
+    value, gradient = objective(start)
+    if start.size == 0 or not np.isfinite(value):
+        return _Run(start, value, gradient, bool(np.isfinite(value)), "nothing to optimise")
+    # L-BFGS-B can't step back from inf, so a failed point is shown to it as clearly worse than the start.
+    wall = abs(value) * 10.0 + 1e6
+    seen: list[tuple[float, Array, Array]] = [(value, start, gradient)]
+
+    def finite(x: Array) -> tuple[float, Array]:
+        value, gradient = objective(x)
+        if not np.isfinite(value):
+            return wall, gradient
+        if value < seen[0][0]:
+            seen[0] = (value, x.copy(), gradient.copy())
+        return value, gradient
+
+    result = optimize.minimize(
+        finite,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=optimize.Bounds(bounds[:, 0], bounds[:, 1]),
+        options={"maxiter": max_iterations, "gtol": tolerance, "ftol": tolerance * 1e-3},
+    )
+    value, x, gradient = seen[0]  # the best point seen, also when a wall ended the run
+    return _Run(x, value, gradient, bool(result.success), str(result.message))
+
+
+def _reach(bounds: Array) -> Array:
+    width = bounds[:, 1] - bounds[:, 0]
+    return np.where(np.isfinite(width), width, RESTART_RANGE)

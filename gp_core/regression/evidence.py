@@ -1,0 +1,115 @@
+"""The marginal likelihood of a Gaussian process with Gaussian noise, and its gradient.
+
+With A = K + Lambda + noise_variance I, residuals r = y - m(X) and a = A^-1 r, per output
+
+    log p(y) = -1/2 r'a - 1/2 log|A| - N/2 log 2 pi
+    d log p / dtheta = sum_ij W_ij dA_ij/dtheta,   W = (a a' - A^-1) / 2
+    d log p / dm = a
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.linalg import blas
+
+from gp_core.arrays import Array
+from gp_core.kernels import Kernel
+from gp_core.linalg import Cholesky, cholesky
+from gp_core.parameters import Bounds, Parameter, Parametrised, Values
+from gp_core.regression.means import Mean
+
+
+@dataclass(frozen=True, repr=False)
+class GPModel(Parametrised):
+    """y = f(x) + e, f ~ GP(m, k), e ~ N(0, noise_variance I + Lambda).
+
+    kernel, mean: k and m
+    noise_variance: of the independent noise; 0 for none, which also keeps it out of theta
+    """
+
+    kernel: Kernel
+    mean: Mean
+    noise_variance: Values
+    noise_variance_bounds: Bounds
+
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise_variance", zero=True),)
+
+    def _children(self) -> tuple[Parametrised, ...]:
+        return (self.kernel, self.mean)
+
+    def _with_children(self, children: tuple[Any, ...]) -> Self:
+        kernel, mean = children
+        return type(self)(kernel, mean, self.noise_variance, self.noise_variance_bounds)
+
+    def covariance(self, X: Any, noise: Array | None) -> Array:
+        """A (N, N), symmetric.
+
+        noise: Lambda, None, variances (N,) or a covariance (N, N)
+        """
+        A = self.kernel(X)
+        n = len(A)
+        if noise is not None and noise.ndim == 2:
+            A += noise
+        elif noise is not None:
+            A.flat[:: n + 1] += noise
+        A.flat[:: n + 1] += float(self.noise_variance)
+        return A
+
+    def residuals(self, X: Any, Y: Array) -> Array:
+        """Y - m(X), (N, O)."""
+        m = self.mean(X)
+        if m.ndim == 2 and m.shape[1] not in (1, Y.shape[1]):
+            raise ValueError(f"the mean has {m.shape[1]} outputs but y has {Y.shape[1]}")
+        difference: Array = Y - (m[:, None] if m.ndim == 1 else m)
+        return difference
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """log p(y) and what its computation leaves behind.
+
+    value: log p(y), summed over outputs
+    gradient: by theta (P,); empty if it was not asked for
+    factor: of A; None if the gradient was asked for, which consumes it
+    dual: a (N, O)
+    jitter: what the factorisation needed
+    """
+
+    value: float
+    gradient: Array
+    factor: Cholesky | None
+    dual: Array
+    jitter: float
+
+
+def evidence(model: GPModel, X: Any, Y: Array, noise: Array | None, gradient: bool = False) -> Evidence:
+    """log p(Y | X) for Y (N, O), outputs independent given the shared hyperparameters.
+
+    O(N^3) time. Memory: one N x N matrix for the value, and with the gradient the same one turned into the
+    inverse plus what the kernel needs to contract it.
+    """
+    n, outputs = Y.shape
+    residuals = model.residuals(X, Y)
+    factor = cholesky(model.covariance(X, noise), overwrite=True)
+    dual = factor.solve(residuals)
+    value = (
+        -0.5 * float(np.vdot(residuals, dual))
+        - 0.5 * outputs * factor.log_determinant
+        - 0.5 * n * outputs * np.log(2.0 * np.pi)
+    )
+    if not gradient or not model.n_theta:
+        return Evidence(value, np.zeros(0), factor, dual, factor.jitter)
+    W = factor.inverse(overwrite=True)
+    W *= -0.5 * outputs
+    for a in dual.T:
+        W = blas.dger(0.5, a, a, a=W, overwrite_a=1)
+    parts = []
+    if model._is_free("noise_variance"):
+        parts.append(np.array([float(model.noise_variance) * np.trace(W)]))
+    if model.kernel.n_theta:
+        parts.append(model.kernel._contract(X, None, W.T)[1])  # W is symmetric, and W.T in C order
+    parts.append(model.mean.theta_vjp(X, dual))
+    return Evidence(value, np.concatenate(parts), None, dual, factor.jitter)

@@ -1,0 +1,323 @@
+"""Exact Gaussian process regression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from gp_core.arrays import Array, as_covariance, as_float, as_vector, integer_at_least
+from gp_core.estimators import fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.kernels import RBF, Kernel
+from gp_core.linalg import cholesky
+from gp_core.optimize import Optimum, minimize
+from gp_core.parameters import Bounds
+from gp_core.priors import Prior, log_prior
+from gp_core.regression.evidence import Evidence, GPModel, evidence
+from gp_core.regression.means import as_mean
+
+_BATCH_ENTRIES = 2_000_000
+"""Entries of K(X*, X) that prediction holds at a time."""
+
+
+class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """y = f(x) + e, f ~ GP(m, k), e ~ N(0, noise_variance I + Lambda).
+
+    With A = K + Lambda + noise_variance I and k_* = k(X, x_*):
+
+        mean(x_*) = m(x_*) + k_*' A^-1 (y - m(X))
+        var(x_*)  = k(x_*, x_*) - k_*' A^-1 k_*
+
+    Hyperparameters maximise log p(y) (plus the log of their priors). Several outputs share them and are
+    independent given them. Cost: O(N^3) per evaluation of the likelihood, O(N) per predicted mean, O(N^2) per
+    predicted variance.
+
+    kernel: k; None for 1.0 * RBF(1.0)
+    noise_variance: of independent noise, learned within its bounds; 0 for noise-free interpolation
+    noise_variance_bounds: (low, high), or "fixed"
+    mean: None (zero), a number, a callable on (N, D), or a `Mean` with parameters to learn
+    normalize_y: centre y and scale it to unit variance first, per output
+    optimizer: "lbfgs", or None to keep the hyperparameters as given
+    n_restarts_optimizer: further starts, drawn uniformly within the bounds of theta
+    priors: hyperparameter name -> Prior, see `gp_core.priors`
+    max_iter: iterations per start
+    random_state: seed of the restarts: None, an int or a numpy Generator
+
+    After fit: kernel_, noise_variance_, mean_, theta_ and theta_names_ (noise, kernel, mean),
+    log_marginal_likelihood_value_, optimum_ (how the search went), jitter_ (added to the diagonal),
+    X_train_, y_train_.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        noise_variance: float = 1e-2,
+        noise_variance_bounds: Bounds = (1e-8, 1e5),
+        mean: Any = None,
+        normalize_y: bool = False,
+        optimizer: str | None = "lbfgs",
+        n_restarts_optimizer: int = 0,
+        priors: Mapping[str, Prior] | None = None,
+        max_iter: int = 200,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.noise_variance = noise_variance
+        self.noise_variance_bounds = noise_variance_bounds
+        self.mean = mean
+        self.normalize_y = normalize_y
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.priors = priors
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, noise_covariance: Any = None) -> GaussianProcessRegressor:
+        """Learn the hyperparameters from X (N, D) and y (N,) or (N, O), and factorise A.
+
+        noise_covariance: Lambda, the known part of the noise: variances (N,) or a covariance (N, N), in
+            units of y^2; it comes on top of noise_variance
+        """
+        model = self._model()
+        if self.optimizer not in ("lbfgs", None):
+            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
+        X, y = fit_inputs_and_targets(self, X, y, model.kernel)
+        self._single_output = y.ndim == 1
+        Y = y[:, None] if y.ndim == 1 else y
+        self.X_train_, self.y_train_ = X, y
+        self._offset = Y.mean(axis=0) if self.normalize_y else np.zeros(Y.shape[1])
+        self._scale = _deviation(Y) if self.normalize_y else np.ones(Y.shape[1])
+        self._targets = (Y - self._offset) / self._scale
+        self._noise = self._known_noise(noise_covariance, len(Y))
+        self.optimum_: Optimum | None = None
+        if self.optimizer is not None and model.n_theta:
+            model, self.optimum_ = self._learn(model)
+        state = evidence(model, X, self._targets, self._noise)
+        self._set_model(model, state)
+        report(self.optimum_, self.jitter_)
+        return self
+
+    def _model(self) -> GPModel:
+        kernel = 1.0 * RBF(1.0) if self.kernel is None else self.kernel
+        if not isinstance(kernel, Kernel):
+            raise ValueError(f"kernel must be a gp_core kernel, got {kernel!r}")
+        return GPModel(kernel, as_mean(self.mean), self.noise_variance, self.noise_variance_bounds)
+
+    def _learn(self, model: GPModel) -> tuple[GPModel, Optimum]:
+        def negative(theta: Array) -> tuple[float, Array]:
+            trial = model.with_theta(theta)
+            value, gradient = self._objective(trial)
+            return -value, -gradient
+
+        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
+        optimum = minimize(
+            negative,
+            model.theta,
+            model.bounds,
+            n_restarts=n_restarts,
+            rng=generator(self.random_state) if n_restarts else None,
+            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
+        )
+        return model.with_theta(optimum.x), optimum
+
+    def _objective(self, model: GPModel) -> tuple[float, Array]:
+        """log p(y) + log p(theta) and the gradient."""
+        likelihood = evidence(model, self.X_train_, self._targets, self._noise, gradient=True)
+        prior, prior_gradient = log_prior(self.priors, model)
+        return likelihood.value + prior, likelihood.gradient + prior_gradient
+
+    def _set_model(self, model: GPModel, state: Evidence) -> None:
+        assert state.factor is not None
+        self.model_ = model
+        self.kernel_, self.mean_ = model.kernel, model.mean
+        self.noise_variance_ = float(model.noise_variance)
+        self.theta_, self.theta_names_ = model.theta, model.theta_names
+        self.log_marginal_likelihood_value_ = state.value
+        self.jitter_ = state.jitter
+        self._factor, self._dual = state.factor, state.dual
+
+    def _known_noise(self, noise: Any, n: int) -> Array | None:
+        if noise is None:
+            return None
+        noise = as_float(noise, "noise_covariance")
+        square = float(self._scale[0]) ** 2
+        if self._scale.size > 1 and self.normalize_y:
+            raise ValueError("noise_covariance with normalize_y and several outputs: scale y yourself")
+        if noise.ndim == 1:
+            if (as_vector(noise, "noise_covariance", n) < 0.0).any():
+                raise ValueError("noise_covariance holds a negative variance")
+            return np.asarray(noise / square)
+        return as_covariance(noise, n, "noise_covariance") / square
+
+    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
+        """log p(y) at theta (of the fitted model unless given), with its gradient (P,) if asked for.
+
+        It is that of the targets the model works with, so after scaling if normalize_y is set. Priors on
+        hyperparameters are not in it.
+        """
+        check_is_fitted(self)
+        if theta is None and not eval_gradient:
+            return self.log_marginal_likelihood_value_
+        model = self.model_ if theta is None else self.model_.with_theta(theta)
+        state = evidence(model, self.X_train_, self._targets, self._noise, gradient=eval_gradient)
+        return (state.value, state.gradient) if eval_gradient else state.value
+
+    # -- prediction --------------------------------------------------------------------------------------
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
+    ) -> Any:
+        """Posterior mean (M,) or (M, O) of f at X, then its deviation (same shape) or covariance.
+
+        return_cov: the covariance (M, M), or (M, M, O) for several outputs
+        include_noise: deviation or covariance of new observations, with noise_variance, instead of f
+        """
+        check_is_fitted(self)
+        if return_std and return_cov:
+            raise ValueError("ask for return_std or return_cov, not both")
+        X = query_inputs(self, X, self.kernel_)
+        noise = self.noise_variance_ if include_noise else 0.0
+        if return_cov:
+            mean, covariance = self._joint(X)
+            covariance.flat[:: len(covariance) + 1] += noise
+            spread = covariance[:, :, None] * self._scale**2
+            return self._shaped(mean), spread[:, :, 0] if self._single_output else spread
+        mean = np.empty((len(X), self._dual.shape[1]))
+        variance = np.empty(len(X))
+        for rows in self._batches(len(X)):
+            batch = X[rows]
+            K = self.kernel_._matrix(batch, self.X_train_)
+            mean[rows] = K @ self._dual
+            if return_std:
+                variance[rows] = self.kernel_._diag(batch) - self._explained(K)
+        mean += self._prior_mean(X)
+        if not return_std:
+            return self._shaped(mean)
+        std = np.sqrt(np.maximum(variance, 0.0) + noise)[:, None] * self._scale
+        return self._shaped(mean), std[:, 0] if self._single_output else std
+
+    def _batches(self, m: int) -> Iterator[slice]:
+        step = max(1, _BATCH_ENTRIES // len(self.X_train_))
+        for start in range(0, m, step):
+            yield slice(start, start + step)
+
+    def _explained(self, K: Array) -> Array:
+        """(M,) with k_*' A^-1 k_*, from K(X*, X) (M, N), which is overwritten."""
+        V = self._factor.half_solve(K.T, overwrite=True)
+        squares: Array = np.einsum("nm,nm->m", V, V)
+        return squares
+
+    def _prior_mean(self, X: Any) -> Array:
+        m = self.mean_(X)
+        return m[:, None] if m.ndim == 1 else m
+
+    def _shaped(self, mean: Array) -> Array:
+        mean = mean * self._scale + self._offset
+        return mean[:, 0] if self._single_output else mean
+
+    def _joint(self, X: Any) -> tuple[Array, Array]:
+        """Posterior mean (M, O) and covariance (M, M), in the units of the scaled targets."""
+        K = self.kernel_._matrix(X, self.X_train_)
+        mean = K @ self._dual + self._prior_mean(X)
+        V = self._factor.half_solve(K.T, overwrite=True)
+        covariance = self.kernel_(X) - V.T @ V
+        diagonal = np.einsum("ii->i", covariance)
+        np.maximum(diagonal, 0.0, out=diagonal)
+        return mean, covariance
+
+    def predict_gradient(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+        """Gradient of the posterior mean (M, D) or (M, O, D), then its deviation or covariance.
+
+        mean: dm/dx + (dk(x, X)/dx)' A^-1 (y - m(X))
+        covariance: d2k(x, z)/dx dz at z = x, minus (dk(x, X)/dx)' A^-1 (dk(X, x)/dx)
+
+        return_std: the shape of the mean
+        return_cov: (M, D, D) or (M, O, D, D)
+        """
+        check_is_fitted(self)
+        if return_std and return_cov:
+            raise ValueError("ask for return_std or return_cov, not both")
+        reason = self.kernel_.why_not_differentiable()
+        if reason:
+            raise ValueError(reason)
+        if not isinstance(self.X_train_, np.ndarray):
+            raise ValueError("there is no gradient by sets or strings")
+        X = query_inputs(self, X, self.kernel_)
+        D = X.shape[1]
+        prior = self.mean_.gradient_x(X)
+        prior = prior[:, None, :] if prior.ndim == 2 else prior
+        mean = np.empty((len(X), self._dual.shape[1], D))
+        covariance = np.empty((len(X), D, D))
+        for rows in self._batches(len(X) * D):  # a batch of points holds D times as many entries
+            points = slice(rows.start // D, max(rows.start // D + 1, -(-rows.stop // D)))
+            batch = X[points]
+            G = self.kernel_._gradient_x(batch, self.X_train_)  # (m, N, D)
+            mean[points] = np.einsum("mnd,no->mod", G, self._dual)
+            if return_std or return_cov:
+                G_rows = np.ascontiguousarray(G.transpose(0, 2, 1)).reshape(-1, G.shape[1])  # (m D, N)
+                V = self._factor.half_solve(G_rows.T, overwrite=True).T.reshape(len(batch), D, -1)
+                covariance[points] = self.kernel_._gradient_xz_diag(batch) - V @ V.transpose(0, 2, 1)
+        mean = (mean + prior) * self._scale[:, None]
+        mean = mean[:, 0] if self._single_output else mean
+        if return_cov:
+            spread = covariance[:, None] * self._scale[:, None, None] ** 2
+            return mean, spread[:, 0] if self._single_output else spread
+        if return_std:
+            variance = np.maximum(np.einsum("mdd->md", covariance), 0.0)
+            std = np.sqrt(variance)[:, None, :] * self._scale[:, None]
+            return mean, std[:, 0] if self._single_output else std
+        return mean
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Functions drawn at X: (M, n_samples), or (M, O, n_samples) for several outputs.
+
+        From the posterior after `fit`, from the prior before it.
+        """
+        n_samples = integer_at_least(n_samples, 1, "n_samples")
+        rng = generator(random_state)
+        fitted = hasattr(self, "model_")
+        model = self.model_ if fitted else self._model()
+        X = query_inputs(self, X, model.kernel) if fitted else model.kernel._checked(X)
+        size = float(model.kernel._diag(X).mean())
+        if fitted:
+            mean, covariance = self._joint(X)
+        else:
+            m = model.mean(X)
+            mean, covariance = (m[:, None] if m.ndim == 1 else m), model.kernel(X)
+        factor = cholesky(
+            covariance, overwrite=True, scale=size, remedy="the kernel is not valid on these points"
+        )
+        white = rng.standard_normal((mean.shape[1], len(mean), n_samples))
+        draws = np.stack([factor.lower @ w for w in white], axis=1) + mean[:, :, None]
+        if fitted:
+            draws = draws * self._scale[:, None] + self._offset[:, None]
+        return draws[:, 0] if draws.shape[1] == 1 and (not fitted or self._single_output) else draws
+
+    # -- reading the model ---------------------------------------------------------------------------------
+
+    @property
+    def relevance_(self) -> Array:
+        """(D,) relevance of each input: eta_d Var(x_d) with eta_d = 1 / l_d^2, near 0 where it does not matter.
+
+        For a kernel with ARD, that is one length scale per input.
+        """
+        check_is_fitted(self)
+        scales = [v for name, v in self.kernel_.values().items() if name.split(".")[-1] == "length_scale"]
+        scales = [v for v in scales if np.ndim(v) == 1]
+        if len(scales) != 1:
+            raise ValueError(
+                "relevance is read from one length scale per input: give the kernel exactly one such"
+            )
+        eta = np.asarray(scales[0]) ** -2.0
+        return np.asarray(eta * self.X_train_.var(axis=0))
+
+
+def _deviation(Y: Array) -> Array:
+    scale = Y.std(axis=0)
+    return np.where(scale > 0.0, scale, 1.0)
