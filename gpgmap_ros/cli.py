@@ -29,7 +29,9 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     demo = commands.add_parser("demo", help="make a drive, map it live over ROS 2, draw the result")
-    demo.add_argument("--out", type=Path, default=Path("out/demo"), help="folder for the results (default: out/demo)")
+    demo.add_argument(
+        "--out", type=Path, default=Path("out/demo"), help="folder for the results (default: out/demo)"
+    )
     demo.add_argument("--json", action="store_true", help="print the summary as JSON")
     demo.set_defaults(run=run_demo)
 

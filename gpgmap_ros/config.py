@@ -61,7 +61,10 @@ class MappingConfig(_Checked):
         1.0, "standard deviation of the heights around their mean, before any data", "m", low=1e-4, high=1e4
     )
     known_variance_ratio: float = setting(
-        0.25, "a cell is known where its variance is below this share of the prior variance", low=1e-6, high=1.0
+        0.25,
+        "a cell is known where its variance is below this share of the prior variance",
+        low=1e-6,
+        high=1.0,
     )
 
     def __post_init__(self) -> None:
@@ -77,7 +80,9 @@ class MappingConfig(_Checked):
 class NoiseConfig(_Checked):
     """How far a measured height may be off: standard deviation = height_std + range_factor * range."""
 
-    height_std: float = setting(0.02, "standard deviation of a height right at the sensor", "m", low=1e-5, high=100.0)
+    height_std: float = setting(
+        0.02, "standard deviation of a height right at the sensor", "m", low=1e-5, high=100.0
+    )
     range_factor: float = setting(0.002, "what each metre of range adds to it", "m/m", low=0.0, high=10.0)
 
 
@@ -107,10 +112,18 @@ class Config(_Checked):
         "tf", "where the sensor's pose comes from: /tf, or the topic `odometry`", choices=("tf", "odometry")
     )
     map_frame: str = setting("odom", "gravity-aligned frame in which the map stands")
-    transform_timeout: float = setting(0.5, "how long a cloud waits for its pose before it is dropped", "s", 0.0, 60.0)
-    publish_rate: float = setting(5.0, "maps per second, at most: only a changed map is published", "Hz", 0.01, 100.0)
+    transform_timeout: float = setting(
+        0.5, "how long a cloud waits for its pose before it is dropped", "s", 0.0, 60.0
+    )
+    publish_rate: float = setting(
+        5.0, "maps per second, at most: only a changed map is published", "Hz", 0.01, 100.0
+    )
     queue_size: int = setting(
-        10, "clouds that may wait for their pose or for the solver; beyond it the oldest is dropped", "clouds", 1, 1000
+        10,
+        "clouds that may wait for their pose or for the solver; beyond it the oldest is dropped",
+        "clouds",
+        1,
+        1000,
     )
     mapping: MappingConfig = field(default_factory=MappingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
@@ -185,7 +198,9 @@ def check_value(name: str, value: Any, default: Value, metadata: Mapping[str, An
 def unknown_name(name: str, known: set[str]) -> str:
     # People forget the group as often as they misspell: compare with the last part as well.
     tails = {full.rsplit(".", 1)[-1]: full for full in sorted(known)}
-    near = difflib.get_close_matches(name, known, 1) or difflib.get_close_matches(name.rsplit(".", 1)[-1], tails, 1)
+    near = difflib.get_close_matches(name, known, 1) or difflib.get_close_matches(
+        name.rsplit(".", 1)[-1], tails, 1
+    )
     hint = f"did you mean '{tails.get(near[0], near[0])}'?" if near else "`gpgmap config` lists all settings"
     return f"unknown setting '{name}': {hint}"
 

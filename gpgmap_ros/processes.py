@@ -48,7 +48,9 @@ class Child:
         self.name, self._log = name, log
         self.events: queue.Queue[dict[str, Any]] = queue.Queue()
         with log.open("wb") as file:
-            self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=file, text=True)
+            self._process = subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=file, text=True
+            )
         self._reader = threading.Thread(target=self._read, name=f"read {name}", daemon=True)
         self._reader.start()
 
@@ -102,4 +104,6 @@ class Child:
             except queue.Empty:
                 self.check()
                 if time.monotonic() > deadline:
-                    raise ProcessFailed(f"{self.name} said nothing for {timeout:.0f} s:\n{self.tail()}") from None
+                    raise ProcessFailed(
+                        f"{self.name} said nothing for {timeout:.0f} s:\n{self.tail()}"
+                    ) from None

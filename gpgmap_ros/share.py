@@ -13,8 +13,13 @@ def share_file(*parts: str) -> Path:
     source_tree = Path(__file__).resolve().parent.parent
     # A colcon install has the package under <prefix>/lib/python3.x/site-packages and its files under <prefix>/share.
     prefixes = [Path(sys.prefix), *Path(__file__).resolve().parents]
-    candidates = [source_tree.joinpath(*parts), *(prefix.joinpath("share", PACKAGE, *parts) for prefix in prefixes)]
+    candidates = [
+        source_tree.joinpath(*parts),
+        *(prefix.joinpath("share", PACKAGE, *parts) for prefix in prefixes),
+    ]
     for candidate in candidates:
         if candidate.is_file():
             return candidate
-    raise FileNotFoundError(f"{'/'.join(parts)} is not installed; looked in {candidates[0]} and {candidates[1]}")
+    raise FileNotFoundError(
+        f"{'/'.join(parts)} is not installed; looked in {candidates[0]} and {candidates[1]}"
+    )

@@ -68,7 +68,9 @@ class _Link:
         if self.stamps[index] == stamp:
             return self.transforms[index]
         before, after = self.stamps[index - 1], self.stamps[index]
-        return interpolate(self.transforms[index - 1], self.transforms[index], (stamp - before) / (after - before))
+        return interpolate(
+            self.transforms[index - 1], self.transforms[index], (stamp - before) / (after - before)
+        )
 
 
 class TransformBuffer:
@@ -82,7 +84,9 @@ class TransformBuffer:
         self._links: dict[str, _Link] = {}
         self._changed = threading.Condition()
 
-    def insert(self, parent: str, child: str, stamp: int, T_parent_child: Array, static: bool = False) -> None:
+    def insert(
+        self, parent: str, child: str, stamp: int, T_parent_child: Array, static: bool = False
+    ) -> None:
         """Add a transform; `stamp` in nanoseconds. A frame that changes its parent starts a new history."""
         if not parent or not child or parent == child:
             raise ValueError(f"a transform needs two different frames, got '{parent}' <- '{child}'")
@@ -147,7 +151,9 @@ class TransformBuffer:
         listed = ", ".join(f"'{frame}'" for frame in sorted(known)) or "none"
         if missing:
             names = " and ".join(f"'{frame}'" for frame in missing)
-            return TransformUnavailable("unknown_frame", f"no transform has named frame {names}; known frames: {listed}")
+            return TransformUnavailable(
+                "unknown_frame", f"no transform has named frame {names}; known frames: {listed}"
+            )
         return TransformUnavailable(
             "not_connected", f"'{target}' and '{source}' are not connected; known frames: {listed}"
         )

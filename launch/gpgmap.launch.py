@@ -4,11 +4,12 @@
 setting to the parameter file.
 """
 
-from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument, OpaqueFunction
 from launch.substitutions import LaunchConfiguration, PathJoinSubstitution
 from launch_ros.actions import Node
 from launch_ros.substitutions import FindPackageShare
+
+from launch import LaunchDescription
 
 PACKAGE = "gpgmap_ros"
 
@@ -69,5 +70,8 @@ def start(context):
 
 
 def generate_launch_description():
-    declared = [DeclareLaunchArgument(name, default_value=default, description=text) for name, default, text in ARGUMENTS]
+    declared = [
+        DeclareLaunchArgument(name, default_value=default, description=text)
+        for name, default, text in ARGUMENTS
+    ]
     return LaunchDescription([*declared, OpaqueFunction(function=start)])

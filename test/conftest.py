@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # Field checks of ROS messages are off by default; without them a wrong type goes out as rubbish. Set before any
 # message module is imported, here and in every child.
 os.environ["ROS_PYTHON_CHECK_FIELDS"] = "1"
-os.environ.setdefault("MPLCONFIGDIR", str(ROOT / ".cache" / "matplotlib"))
+# As the Makefile does, for whoever calls pytest directly: nothing is left outside the project folder.
+for name, folder in (("MPLCONFIGDIR", "matplotlib"), ("ROS_LOG_DIR", "ros"), ("COLCON_HOME", "colcon")):
+    os.environ.setdefault(name, str(ROOT / ".cache" / folder))
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,9 @@ def test_every_setting_says_what_it_means_and_every_number_has_a_range() -> None
 
 def test_the_shipped_file_is_what_the_configuration_says(root: Path) -> None:
     shipped = (root / "config" / "gpgmap.yaml").read_text()
-    assert shipped == config_yaml(), "config/gpgmap.yaml is out of date: .venv/bin/gpgmap config > config/gpgmap.yaml"
+    assert shipped == config_yaml(), (
+        "config/gpgmap.yaml is out of date: .venv/bin/gpgmap config > config/gpgmap.yaml"
+    )
     assert load_config(root / "config" / "gpgmap.yaml") == Config()
 
 
@@ -40,7 +42,9 @@ def test_the_demo_file_loads(root: Path) -> None:
 
 
 def test_saving_and_loading_gives_the_same(tmp_path: Path) -> None:
-    config = with_settings(Config(), {"mapping.resolution": 1e-3, "noise.height_std": 1e-5, "map_frame": "world"})
+    config = with_settings(
+        Config(), {"mapping.resolution": 1e-3, "noise.height_std": 1e-5, "map_frame": "world"}
+    )
     save_config(config, tmp_path / "c.yaml")
     assert load_config(tmp_path / "c.yaml") == config
     assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
@@ -80,7 +84,7 @@ def test_a_wrong_setting_is_named_with_what_would_be_right(name: str, value: obj
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"filter.min_range \(9.0\) must be below filter.max_range \(5.0\)"):
         FilterConfig(min_range=9.0, max_range=5.0)
-    with pytest.raises(ConfigError, match="size_x .* is smaller than one cell"):
+    with pytest.raises(ConfigError, match=r"size_x .* is smaller than one cell"):
         MappingConfig(size_x=0.5, resolution=1.0)
 
 

@@ -30,7 +30,8 @@ MAY_IMPORT = {
     "gpgmap_ros.processes": BASE,
     "gpgmap_ros.io": BASE | {"gpgmap_ros.mapping"},
     "gpgmap_ros.viz": BASE | {"gpgmap_ros.mapping"},
-    "gpgmap_ros.demo": BASE | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.processes", "gpgmap_ros.mapping"},
+    "gpgmap_ros.demo": BASE
+    | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.processes", "gpgmap_ros.mapping"},
     "gpgmap_ros.cli": BASE | {"gpgmap_ros.demo", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.pipeline"},
     "gpgmap_ros.nodes": BASE | {"gpgmap_ros.io", "gpgmap_ros.mapping", "gpgmap_ros.pipeline"},
 }

@@ -59,7 +59,11 @@ def test_static_links_are_valid_at_any_time_and_siblings_need_no_motion() -> Non
     ("offset", "reason", "text"),
     [
         (-0.5, "too_early", "0.500 s before the oldest"),
-        (4.25, "too_late", "'odom' <- 'base' is known from 1700000000.000 to 1700000004.000.*0.250 s after the newest"),
+        (
+            4.25,
+            "too_late",
+            "'odom' <- 'base' is known from 1700000000.000 to 1700000004.000.*0.250 s after the newest",
+        ),
     ],
 )
 def test_extrapolation_is_refused_with_frames_and_times(offset: float, reason: str, text: str) -> None:

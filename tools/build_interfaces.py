@@ -193,7 +193,9 @@ def run(command: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compile ROS 2 interface packages into this environment.")
-    parser.add_argument("packages", nargs="+", type=Path, help="folders with msg/*.msg, named like the package")
+    parser.add_argument(
+        "packages", nargs="+", type=Path, help="folders with msg/*.msg, named like the package"
+    )
     parser.add_argument("--into", type=Path, default=Path(sysconfig.get_paths()["purelib"]))
     arguments = parser.parse_args()
     os.environ["AMENT_PREFIX_PATH"] = str(PREFIX)  # the generators look up their templates by it

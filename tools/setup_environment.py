@@ -241,7 +241,9 @@ STEPS = (
         (ROOT / "tools" / "build_interfaces.py", *sorted((ROOT / "interfaces").rglob("*.msg"))),
         build_interfaces,
     ),
-    Step("project", tuple(ROOT / name for name in ("setup.py", "setup.cfg", "pyproject.toml")), install_project),
+    Step(
+        "project", tuple(ROOT / name for name in ("setup.py", "setup.cfg", "pyproject.toml")), install_project
+    ),
     Step("workshop", (REQUIREMENTS / "dev.lock.txt",), install_workshop, clean=True),
 )
 PROFILES = {"run": STEPS[:-1], "dev": STEPS}
@@ -274,7 +276,10 @@ def write_state(state: dict[str, str]) -> None:
 
 
 def is_intact() -> bool:
-    return PYTHON.exists() and not subprocess.run([str(PYTHON), "-c", PROBE], capture_output=True, check=False).returncode
+    return (
+        PYTHON.exists()
+        and not subprocess.run([str(PYTHON), "-c", PROBE], capture_output=True, check=False).returncode
+    )
 
 
 def pending_steps(steps: tuple[Step, ...], state: dict[str, str]) -> tuple[Step, ...]:
@@ -325,7 +330,9 @@ def set_up(profile: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Make or mend .venv, inside this folder.")
-    parser.add_argument("profile", nargs="?", default="run", choices=PROFILES, help="what it is for (default: run)")
+    parser.add_argument(
+        "profile", nargs="?", default="run", choices=PROFILES, help="what it is for (default: run)"
+    )
     profile = parser.parse_args().profile
     try:
         with exclusive():

@@ -44,7 +44,7 @@ def drive(terrain: Terrain, rng: np.random.Generator, duration: float, rate: flo
     lidar = SpinningLidar()
     centre = np.array(terrain.size) / 2.0
     T_odom_world = inverse(start_pose(terrain))
-    count = int(round(duration * rate)) + 1
+    count = round(duration * rate) + 1
     for index in range(count):
         T_world_base = base_pose(terrain, centre, 2.0 * np.pi * index / (count - 1))
         points = lidar.scan(terrain, T_world_base @ sensor_mount(), rng)
@@ -66,7 +66,10 @@ def base_pose(terrain: Terrain, centre: Array, angle: float) -> Array:
     x, y = centre + radius * outwards
     tangent = growth * outwards + radius * along
     heading = np.arctan2(tangent[1], tangent[0])
-    forward, left = np.array([np.cos(heading), np.sin(heading)]), np.array([-np.sin(heading), np.cos(heading)])
+    forward, left = (
+        np.array([np.cos(heading), np.sin(heading)]),
+        np.array([-np.sin(heading), np.cos(heading)]),
+    )
     half = WHEEL_BASE / 2.0
     front, back = (float(terrain.height_at(*(np.array([x, y]) + sign * half * forward))) for sign in (1, -1))
     port, starboard = (float(terrain.height_at(*(np.array([x, y]) + sign * half * left))) for sign in (1, -1))

@@ -34,7 +34,9 @@ def header(types: Any, stamp: int, frame_id: str) -> Any:
 
 def tf_message(types: Any, stamp: int, parent: str, child: str, T_parent_child: Array) -> Any:
     translation = types["geometry_msgs/msg/Vector3"](*(float(value) for value in T_parent_child[:3, 3]))
-    rotation = types["geometry_msgs/msg/Quaternion"](*(float(value) for value in quaternion_of(T_parent_child)))
+    rotation = types["geometry_msgs/msg/Quaternion"](
+        *(float(value) for value in quaternion_of(T_parent_child))
+    )
     transform = types["geometry_msgs/msg/Transform"](translation=translation, rotation=rotation)
     stamped = types["geometry_msgs/msg/TransformStamped"](
         header=header(types, stamp, parent), child_frame_id=child, transform=transform

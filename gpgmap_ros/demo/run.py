@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgmap_ros.demo.drive import Frame, drive, start_pose
-from gpgmap_ros.demo.recording import LIDAR_FRAME, POINTS_TOPIC, drive_messages
+from gpgmap_ros.demo.recording import POINTS_TOPIC, drive_messages
 from gpgmap_ros.demo.terrain import Terrain, rover_terrain
 from gpgmap_ros.geometry import apply
 from gpgmap_ros.io.bags import write_bag
@@ -66,7 +66,9 @@ def run_demo(out: Path) -> Summary:
     corner, resolution = arrays["corner"], float(arrays["resolution"])
     figures = save_figures({name: arrays[name] for name in LAYERS}, tuple(corner), resolution, out, track)
     rmse, within = compare_with_truth(arrays, terrain)
-    summary = summarise(events, arrays, rmse, within, time.monotonic() - start, [*figures, out / "map.npz", bag])
+    summary = summarise(
+        events, arrays, rmse, within, time.monotonic() - start, [*figures, out / "map.npz", bag]
+    )
     write_json(out / "summary.json", asdict(summary))
     return summary
 
@@ -127,11 +129,18 @@ def map_live(bag: Path, out: Path) -> Events:
             )  # fmt: skip
             module = [sys.executable, "-m"]
             recorder = start(
-                "map_recorder", *module, "gpgmap_ros.nodes.map_recorder", NODE_NAME, "--out", str(out / "map.npz")
+                "map_recorder",
+                *module,
+                "gpgmap_ros.nodes.map_recorder",
+                NODE_NAME,
+                "--out",
+                str(out / "map.npz"),
             )
             recorder.next_event(START_TIMEOUT)
             bar.advance(1, f"node {node.pid}, recorder {recorder.pid}")
-        player = start("bag_player", *module, "gpgmap_ros.nodes.bag_player", str(bag), "--wait", str(START_TIMEOUT))
+        player = start(
+            "bag_player", *module, "gpgmap_ros.nodes.bag_player", str(bag), "--wait", str(START_TIMEOUT)
+        )
         events = follow(player, recorder, node)
         if recorder.stop():
             raise DemoFailed(f"the recorder could not save a map:\n{recorder.tail()}")
@@ -162,7 +171,11 @@ def follow(player: Child, recorder: Child, node: Child) -> Events:
                     raise DemoFailed(f"the player sent nothing:\n{player.tail()}")
                 last_stamp, deadline = max(events.sent), time.monotonic() + LAST_MAP_TIMEOUT
             if time.monotonic() > deadline:
-                what = f"{len(events.maps)} maps arrived, none with the last cloud" if events.maps else "no map arrived"
+                what = (
+                    f"{len(events.maps)} maps arrived, none with the last cloud"
+                    if events.maps
+                    else "no map arrived"
+                )
                 raise DemoFailed(
                     f"{what} ({LAST_MAP_TIMEOUT:.0f} s after it was sent). The node reports: "
                     f"{events.diagnostics or 'nothing'}, and says:\n{node.tail()}"
@@ -216,7 +229,9 @@ def summarise(
         for key, value in events.diagnostics.items()
         if key.startswith("clouds dropped: ")
     }
-    latency = [1e3 * (wall - events.sent[stamp]) for stamp, wall in events.maps.items() if stamp in events.sent]
+    latency = [
+        1e3 * (wall - events.sent[stamp]) for stamp, wall in events.maps.items() if stamp in events.sent
+    ]
     return Summary(
         clouds_sent=len(events.sent),
         clouds_received=int(events.diagnostics.get("clouds received", 0)),

@@ -43,7 +43,8 @@ class Terrain:
         s, t = u - j, v - i
         h = self.heights
         return np.asarray(
-            (1 - t) * ((1 - s) * h[i, j] + s * h[i, j + 1]) + t * ((1 - s) * h[i + 1, j] + s * h[i + 1, j + 1])
+            (1 - t) * ((1 - s) * h[i, j] + s * h[i, j + 1])
+            + t * ((1 - s) * h[i + 1, j] + s * h[i + 1, j + 1])
         )
 
 
@@ -55,7 +56,7 @@ def rover_terrain(rng: np.random.Generator, size: float = 40.0, resolution: floa
     corner = ((relief.shape[0] - count) // 2, (relief.shape[1] - count) // 2)
     # row 0 of the tile is its northern edge; ours grow northwards
     part = relief[::-1][corner[0] : corner[0] + count, corner[1] : corner[1] + count] / SHRINK * FLATTEN
-    nodes = int(round(size / resolution)) + 1
+    nodes = round(size / resolution) + 1
     fine = zoom(part, cell / resolution, order=3, mode="nearest")[:nodes, :nodes]
     heights = fine - fine.mean()
     add_rocks(heights, resolution, rng)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 try:
-    from sensor_msgs_py.point_cloud2 import read_points as _ros_read_points
+    from sensor_msgs_py import point_cloud2 as _ros
 except ImportError:  # not on PyPI
-    _ros_read_points = None
+    _ros = None
 
 # sensor_msgs/PointField datatype -> NumPy type code
 DATATYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
@@ -28,11 +28,11 @@ class CloudError(ValueError):
 
 
 def read_xyz(message: Any) -> NDArray[np.float64]:
-    """Coordinates (N, 3) of the returns: points that are not finite, or at the sensor itself (no return), are left out."""
+    """Coordinates (N, 3) of the returns: those not finite, or at the sensor itself (no return), are left out."""
     check_layout(message)
     if message.width * message.height == 0:
         return np.empty((0, 3))
-    read = _ros_read_points or structured_points
+    read = _ros.read_points if ros_can_read(message) else structured_points
     points = read(message, list(COORDINATES))
     xyz = np.empty((points.size, 3))
     for column, name in enumerate(COORDINATES):
@@ -42,13 +42,24 @@ def read_xyz(message: Any) -> NDArray[np.float64]:
     return xyz[np.isfinite(size) & (size > 0.0)]
 
 
+def ros_can_read(message: Any) -> bool:
+    """sensor_msgs_py takes only rclpy's own class (not a bag reader's) and rows without padding at their end."""
+    if _ros is None or not isinstance(message, _ros.PointCloud2):
+        return False
+    return bool(message.height == 1 or message.row_step == message.width * message.point_step)
+
+
 def check_layout(message: Any) -> None:
     """Refuse a cloud whose sizes, offsets or types contradict each other."""
-    width, height, step, row = (int(getattr(message, n)) for n in ("width", "height", "point_step", "row_step"))
+    width, height, step, row = (
+        int(getattr(message, n)) for n in ("width", "height", "point_step", "row_step")
+    )
     fields = {item.name: item for item in message.fields}
     missing = [name for name in COORDINATES if name not in fields]
     if missing:
-        raise CloudError(f"no field {', '.join(map(repr, missing))}; it has {', '.join(map(repr, fields)) or 'none'}")
+        raise CloudError(
+            f"no field {', '.join(map(repr, missing))}; it has {', '.join(map(repr, fields)) or 'none'}"
+        )
     for name in COORDINATES:
         item = fields[name]
         if item.datatype not in DATATYPES:

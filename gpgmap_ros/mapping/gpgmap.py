@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-
 from gp_core.grid import Grid
+from numpy.typing import NDArray
 
 Layer = NDArray[np.float32]
 

@@ -40,10 +40,14 @@ class BagPlayer(Node):
 
     def _publisher(self, topic: str, type_name: str) -> Publisher:
         durability = DurabilityPolicy.TRANSIENT_LOCAL if topic in LATCHED else DurabilityPolicy.VOLATILE
-        return self.create_publisher(message_class(type_name), topic, QoSProfile(depth=100, durability=durability))
+        return self.create_publisher(
+            message_class(type_name), topic, QoSProfile(depth=100, durability=durability)
+        )
 
     def unheard_topics(self) -> list[str]:
-        return [t for t, publisher in self._publishers_by_topic.items() if not publisher.get_subscription_count()]
+        return [
+            t for t, publisher in self._publishers_by_topic.items() if not publisher.get_subscription_count()
+        ]
 
     def wait_for_listeners(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -58,7 +62,9 @@ class BagPlayer(Node):
             due = start + (message.time - first) / NANOSECONDS / self._rate
             time.sleep(max(due - time.monotonic(), 0.0))
             self._publishers_by_topic[message.topic].publish(message.data)
-            print(json.dumps({"topic": message.topic, "stamp": message.time, "wall": time.time()}), flush=True)
+            print(
+                json.dumps({"topic": message.topic, "stamp": message.time, "wall": time.time()}), flush=True
+            )
 
 
 def message_class(type_name: str) -> Any:
@@ -74,7 +80,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Publish the messages of a bag on their topics.")
     parser.add_argument("bag", type=Path)
     parser.add_argument("--rate", type=float, default=1.0, help="times real time (default: 1)")
-    parser.add_argument("--wait", type=float, default=30.0, help="seconds to wait for subscribers (default: 30)")
+    parser.add_argument(
+        "--wait", type=float, default=30.0, help="seconds to wait for subscribers (default: 30)"
+    )
     arguments = parser.parse_args()
     rclpy.init()
     try:

@@ -35,7 +35,10 @@ class MapRecorder(Node):
         self.info: MapMetaData | None = None
         for topic in IMAGES:
             self.create_subscription(
-                Image, f"{node_name}/{topic}", lambda message, topic=topic: self._keep_image(topic, message), MAP_QOS
+                Image,
+                f"{node_name}/{topic}",
+                lambda message, topic=topic: self._keep_image(topic, message),
+                MAP_QOS,
             )
         self.create_subscription(MapMetaData, f"{node_name}/map_info", self._keep_info, MAP_QOS)
         self.create_subscription(DiagnosticArray, "/diagnostics", self._report_diagnostics, 10)

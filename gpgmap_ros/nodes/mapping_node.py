@@ -32,7 +32,9 @@ from gpgmap_ros.transform_buffer import TransformUnavailable
 
 # topic -> layer of the map that it shows
 IMAGES = {"elevation": "elevation", "variance": "variance", "gradient": "gradient_magnitude"}
-MAP_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+MAP_QOS = QoSProfile(
+    depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
+)
 WARN_EVERY = 5.0  # seconds between two warnings of one kind
 
 
@@ -59,7 +61,7 @@ class MappingNode(Node):
         self._worker.start()
         points = self.create_subscription(PointCloud2, "points", self._receive, qos_profile_sensor_data)
         self.get_logger().info(
-            f"mapping '{points.topic_name}' into frame '{self._config.map_frame}', poses from {self._config.pose_source}"
+            f"mapping '{points.topic_name}' into '{self._config.map_frame}', poses from {self._config.pose_source}"
         )
 
     def close(self) -> None:
@@ -81,7 +83,9 @@ class MappingNode(Node):
 
     def _publish_diagnostics(self) -> None:
         values = [KeyValue(key=key, value=value) for key, value in self._tally.values().items()]
-        status = DiagnosticStatus(level=DiagnosticStatus.OK, name=f"{self.get_name()}: mapping", values=values)
+        status = DiagnosticStatus(
+            level=DiagnosticStatus.OK, name=f"{self.get_name()}: mapping", values=values
+        )
         message = DiagnosticArray(status=[status])
         message.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(message)
@@ -126,7 +130,9 @@ class MappingNode(Node):
         self._tally.count("points filtered", report.filtered)
         self._tally.count("points outside the map", report.outside)
         if not report.used:
-            return self._drop("no_point_in_map", f"all {report.points} points are filtered out or outside the map")
+            return self._drop(
+                "no_point_in_map", f"all {report.points} points are filtered out or outside the map"
+            )
         self._tally.count("clouds used")
         return True
 
@@ -144,7 +150,8 @@ class MappingNode(Node):
 
     def _log_first(self, gpgmap: GPGMap) -> None:
         self.get_logger().info(
-            f"first map: {gpgmap.grid.shape[1]} x {gpgmap.grid.shape[0]} cells of {gpgmap.grid.resolution} m", once=True
+            f"first map: {gpgmap.grid.shape[1]} x {gpgmap.grid.shape[0]} cells of {gpgmap.grid.resolution} m",
+            once=True,
         )
 
     def _drop(self, reason: str, text: str) -> bool:

@@ -19,7 +19,9 @@ def declare(node: Node) -> Config:
     does where a float is expected.
     """
     given = {name: parameter.value for name, parameter in node.get_parameters_by_prefix("").items()}
-    config = with_settings(Config(), {name: value for name, value in given.items() if not name.startswith(ROS_OWN)})
+    config = with_settings(
+        Config(), {name: value for name, value in given.items() if not name.startswith(ROS_OWN)}
+    )
     for item in settings(config):
         if node.has_parameter(item.name):
             node.undeclare_parameter(item.name)
@@ -33,7 +35,9 @@ def descriptor(item: Setting) -> ParameterDescriptor:
     message = ParameterDescriptor(description=f"{item.meaning}{unit}.{choices}", read_only=True)
     if item.low is not None and item.high is not None:
         if isinstance(item.default, float):
-            message.floating_point_range = [FloatingPointRange(from_value=float(item.low), to_value=float(item.high))]
+            message.floating_point_range = [
+                FloatingPointRange(from_value=float(item.low), to_value=float(item.high))
+            ]
         else:
             message.integer_range = [IntegerRange(from_value=int(item.low), to_value=int(item.high), step=1)]
     return message

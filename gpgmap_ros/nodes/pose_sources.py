@@ -37,7 +37,9 @@ class Transforms:
         qos = QoSProfile(depth=100)
         static_qos = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         node.create_subscription(TFMessage, "/tf", lambda message: self._insert(message, False), qos)
-        node.create_subscription(TFMessage, "/tf_static", lambda message: self._insert(message, True), static_qos)
+        node.create_subscription(
+            TFMessage, "/tf_static", lambda message: self._insert(message, True), static_qos
+        )
 
     def lookup(self, target: str, source: str, stamp: int, timeout: float) -> Array:
         return self._buffer.lookup(target, source, stamp, timeout)
@@ -46,7 +48,9 @@ class Transforms:
         for item in message.transforms:
             parent, child = item.header.frame_id.lstrip("/"), item.child_frame_id.lstrip("/")
             try:
-                self._buffer.insert(parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static)
+                self._buffer.insert(
+                    parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static
+                )
             except ValueError as error:
                 self._logger.warning(
                     f"/tf: transform '{parent}' <- '{child}' ignored: {error}", throttle_duration_sec=5.0

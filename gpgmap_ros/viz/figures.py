@@ -10,10 +10,10 @@ import matplotlib
 
 matplotlib.use("Agg")  # files only: works without a display
 
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-from matplotlib.colors import LightSource, LogNorm, Normalize  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import LightSource, LogNorm, Normalize
+from numpy.typing import NDArray
 
 Layer = NDArray[np.float32]
 UNKNOWN = "0.82"
@@ -32,7 +32,9 @@ def panel(axes: Any, layer: str, values: Layer, extent: tuple[float, float, floa
         title, label = "elevation", "m"
     elif layer == "variance":
         std = np.sqrt(values)
-        image = axes.imshow(std, cmap="magma", norm=LogNorm(max(np.sqrt(low), 1e-4), np.sqrt(high)), **options)
+        image = axes.imshow(
+            std, cmap="magma", norm=LogNorm(max(np.sqrt(low), 1e-4), np.sqrt(high)), **options
+        )
         title, label = "standard deviation", "m"
     else:
         image = axes.imshow(values, cmap="viridis", norm=Normalize(0.0, high), **options)

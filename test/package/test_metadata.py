@@ -1,0 +1,95 @@
+"""The places that must say the same: versions, dependencies, arguments, documentation."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import gpgmap_ros
+
+# PyPI name -> rosdep key. None: comes with another package or is not in rosdep; docs/dependencies.md says which.
+ROSDEP_KEYS = {
+    "numpy": "python3-numpy",
+    "scipy": "python3-scipy",
+    "numba": "python3-numba",
+    "scikit-learn": "python3-sklearn",
+    "PyYAML": "python3-yaml",
+    "matplotlib": "python3-matplotlib",
+    "rosbags": None,
+    "threadpoolctl": None,
+}
+
+
+def named(path: Path) -> set[str]:
+    """Names of the packages in a requirements file."""
+    lines = (line.strip() for line in path.read_text().splitlines())
+    return {re.split(r"[<>=\[]", line)[0] for line in lines if line and not line.startswith(("#", "-"))}
+
+
+def manifest(root: Path) -> ElementTree.Element:
+    return ElementTree.parse(root / "package.xml").getroot()
+
+
+def test_one_version(root: Path) -> None:
+    assert manifest(root).findtext("version") == gpgmap_ros.__version__
+
+
+def test_package_xml_names_the_runtime_dependencies(root: Path) -> None:
+    runtime = named(root / "requirements" / "runtime.in")
+    assert runtime == set(ROSDEP_KEYS)
+    declared = {item.text for item in manifest(root).findall("exec_depend")}
+    python = {key for key in declared if key and key.startswith("python3-")}
+    assert python == {key for key in ROSDEP_KEYS.values() if key}
+
+
+def test_package_xml_names_what_the_nodes_and_launch_files_import(root: Path) -> None:
+    declared = {item.text for item in manifest(root).findall("exec_depend")}
+    text = "\n".join(
+        path.read_text() for folder in ("gpgmap_ros", "launch") for path in (root / folder).rglob("*.py")
+    )
+    imported = set(re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE))
+    ros = {
+        name for name in imported if re.search(r"_msgs$|_interfaces$|^rclpy$|^launch|^sensor_msgs_py$", name)
+    }
+    assert ros <= declared, f"missing in package.xml: {sorted(ros - declared)}"
+
+
+def test_every_dependency_has_its_reason(root: Path) -> None:
+    text = (root / "docs" / "dependencies.md").read_text()
+    for name in ("build.in", "runtime.in", "dev.in"):
+        missing = {item for item in named(root / "requirements" / name) if f"`{item}`" not in text}
+        assert not missing, (
+            f"docs/dependencies.md says nothing about {sorted(missing)} of requirements/{name}"
+        )
+
+
+def test_the_locks_hold_what_is_named(root: Path) -> None:
+    for source, lock in (("build", "build"), ("runtime", "run"), ("dev", "dev"), ("ros", "ros")):
+        locked = (root / "requirements" / f"{lock}.lock.txt").read_text().lower()
+        for name in named(root / "requirements" / f"{source}.in"):
+            assert re.search(rf"^{re.escape(name.lower())}==.*\\\n\s+--hash=sha256", locked, re.MULTILINE), (
+                lock,
+                name,
+            )
+
+
+def test_the_locks_agree(root: Path) -> None:
+    """Run and dev are installed into one environment: a package in both has one version per Python."""
+    pattern = re.compile(r"^(\S+==[^\s\\]+(?: ; [^\\]+)?)", re.MULTILINE)
+    run, dev = (
+        {line.strip() for line in pattern.findall((root / "requirements" / f"{name}.lock.txt").read_text())}
+        for name in ("run", "dev")
+    )
+    names = {line.split("==")[0] for line in run}
+    same = {line.split(" ;")[0] for line in dev if line.split("==")[0] in names}
+    assert same == {line.split(" ;")[0] for line in run}
+
+
+def test_readme_names_every_launch_argument(root: Path) -> None:
+    launch = (root / "launch" / "gpgmap.launch.py").read_text()
+    arguments = re.findall(r'^    \("(\w+)", ', launch, re.MULTILINE)
+    assert len(arguments) >= 9
+    readme = (root / "README.md").read_text()
+    missing = [name for name in arguments if f"`{name}`" not in readme]
+    assert not missing

@@ -1,0 +1,61 @@
+"""Real processes over real DDS, on this machine only, each test on a domain of its own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rclpy", reason="rclpy is not installed: run `make setup`")
+
+from gpgmap_ros.processes import Child, isolated_ros_environment
+
+_domains = itertools.count(os.getpid() % 80)
+
+Start = Callable[..., Child]
+
+
+@pytest.fixture
+def ros_environment(tmp_path: Path) -> dict[str, str]:
+    environment = isolated_ros_environment(tmp_path / "logs", domain_id=1 + next(_domains) % 100)
+    environment["ROS_PYTHON_CHECK_FIELDS"] = "1"
+    return environment
+
+
+@pytest.fixture
+def start(ros_environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+    """Starts children; whatever still runs at the end of the test is stopped."""
+    children: list[Child] = []
+
+    def start_child(name: str, *command: str) -> Child:
+        child = Child(name, list(command), ros_environment, tmp_path / "logs" / f"{name}.{len(children)}.log")
+        children.append(child)
+        return child
+
+    yield start_child
+    for child in children:
+        child.stop()
+
+
+@pytest.fixture
+def start_node(start: Start, executables: Path) -> Start:
+    """Starts the installed mapping_node with ROS arguments."""
+
+    def start_mapping_node(*ros_arguments: str) -> Child:
+        return start("mapping_node", str(executables / "mapping_node"), "--ros-args", *ros_arguments)
+
+    return start_mapping_node
+
+
+@pytest.fixture
+def start_module(start: Start) -> Start:
+    """Starts a module of gpgmap_ros.nodes."""
+
+    def start_python_module(name: str, *arguments: str) -> Child:
+        return start(name, sys.executable, "-m", f"gpgmap_ros.nodes.{name}", *arguments)
+
+    return start_python_module
