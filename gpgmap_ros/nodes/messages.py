@@ -64,7 +64,7 @@ def layer_of(message: Image) -> NDArray[np.float32]:
 def map_info_message(gpgmap: GPGMap) -> MapMetaData:
     """Cell size, number of cells, and the pose of the corner of cell (0, 0)."""
     rows, columns = gpgmap.grid.shape
-    x, y = gpgmap.corner
+    x, y = gpgmap.grid.origin
     message = MapMetaData(resolution=float(gpgmap.grid.resolution), width=int(columns), height=int(rows))
     message.map_load_time = time_message(gpgmap.stamp)
     message.origin.position.x, message.origin.position.y = float(x), float(y)

@@ -1,0 +1,131 @@
+"""The elevation map on terrain whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpgmap_ros.config import Config, MappingConfig
+from gpgmap_ros.mapping import ElevationMap, GPGMap, gpgmap_from_points
+
+
+def hills(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return 0.3 * np.sin(1.3 * x) + 0.2 * np.cos(0.9 * y)
+
+
+def hill_points(rng: np.random.Generator, count: int, half: float, noise: float = 0.02) -> np.ndarray:
+    xy = rng.uniform(-half, half, (count, 2))
+    return np.column_stack([xy, hills(*xy.T) + rng.normal(0, noise, count)])
+
+
+CONFIG = MappingConfig(resolution=0.1, size_x=5.0, size_y=4.0, length_scale=0.8, relief_std=0.5)
+
+
+def mapped(points: np.ndarray, config: MappingConfig = CONFIG) -> GPGMap:
+    elevation_map = ElevationMap(config, centre=(0.0, 0.0))
+    elevation_map.add(points, np.full(len(points), 0.02**2))
+    return elevation_map.gpgmap()
+
+
+def test_elevation_and_gradient_are_right_and_know_how_right() -> None:
+    gpgmap = mapped(hill_points(np.random.default_rng(0), 8000, 3.0))
+    x, y = np.meshgrid(gpgmap.grid.x, gpgmap.grid.y)
+    error = gpgmap["elevation"] - hills(x, y)
+    std = np.sqrt(gpgmap["variance"])
+    assert gpgmap.known.all()
+    assert np.sqrt(np.mean(error**2)) < 0.01
+    assert 0.90 < np.mean(np.abs(error) < 2 * std) <= 1.0
+    np.testing.assert_allclose(gpgmap["gradient_x"], 0.39 * np.cos(1.3 * x), atol=0.08)
+    np.testing.assert_allclose(gpgmap["gradient_y"], -0.18 * np.sin(0.9 * y), atol=0.08)
+    np.testing.assert_allclose(
+        gpgmap["gradient_magnitude"], np.hypot(gpgmap["gradient_x"], gpgmap["gradient_y"]), rtol=1e-5
+    )
+
+
+def test_unknown_is_nan_and_its_variance_is_the_priors() -> None:
+    points = hill_points(np.random.default_rng(1), 3000, 3.0)
+    gpgmap = mapped(points[points[:, 0] < -0.5])
+    x, _ = np.meshgrid(gpgmap.grid.x, gpgmap.grid.y)
+    far = x > -0.5 + 3.0 * CONFIG.length_scale
+    assert far.any()
+    for layer in ("elevation", "gradient_x", "gradient_y", "gradient_magnitude"):
+        assert np.isnan(gpgmap[layer][far]).all()
+        assert np.isfinite(gpgmap[layer][x < -0.5]).all()
+    assert np.isfinite(gpgmap["variance"]).all()
+    # the height of the mean itself is learned from the data: a little more than the relief alone
+    np.testing.assert_allclose(gpgmap["variance"][far], CONFIG.relief_std**2, rtol=0.25)
+
+
+def test_layers_are_float32_with_y_first() -> None:
+    gpgmap = mapped(hill_points(np.random.default_rng(2), 500, 3.0))
+    assert gpgmap.grid.shape == (40, 50)
+    for layer in gpgmap.layers.values():
+        assert layer.dtype == np.float32
+        assert layer.shape == (40, 50)
+
+
+def test_the_map_is_centred_on_whole_cells() -> None:
+    grid = ElevationMap(CONFIG, centre=(10.03, -7.98)).grid
+    x0, y0, x1, y1 = grid.bounds
+    assert abs((x0 + x1) / 2 - 10.03) <= 0.051
+    assert abs((y0 + y1) / 2 + 7.98) <= 0.051
+    np.testing.assert_allclose(np.array([x0, y0]) / 0.1, np.round(np.array([x0, y0]) / 0.1), atol=1e-6)
+
+
+def test_points_outside_are_counted_out() -> None:
+    elevation_map = ElevationMap(CONFIG, centre=(0.0, 0.0))
+    points = np.array([[0.0, 0.0, 1.0], [100.0, 0.0, 1.0]])
+    assert elevation_map.add(points, np.full(2, 1e-4)) == 1
+
+
+def test_the_same_points_give_the_same_map_bit_for_bit() -> None:
+    points = hill_points(np.random.default_rng(3), 4000, 3.0)
+    first, second = mapped(points), mapped(points)
+    for name in first.layers:
+        np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_heights_of_mountains_keep_their_centimetres() -> None:
+    points = hill_points(np.random.default_rng(4), 4000, 3.0)
+    low = mapped(points)
+    high = mapped(points + np.array([0.0, 0.0, 5000.0]))
+    np.testing.assert_allclose(high["elevation"], low["elevation"] + 5000.0, atol=1e-3)
+
+
+def test_from_points() -> None:
+    points = hill_points(np.random.default_rng(5), 4000, 2.0) + np.array([100.0, 50.0, 0.0])
+    gpgmap = gpgmap_from_points(points, resolution=0.2)
+    x0, y0, x1, y1 = gpgmap.grid.bounds
+    assert x0 <= points[:, 0].min()
+    assert x1 >= points[:, 0].max()
+    assert y0 <= points[:, 1].min()
+    assert y1 >= points[:, 1].max()
+    x, y = np.meshgrid(gpgmap.grid.x - 100.0, gpgmap.grid.y - 50.0)
+    inner = (np.abs(x) < 1.8) & (np.abs(y) < 1.8)
+    np.testing.assert_allclose(gpgmap["elevation"][inner], hills(x, y)[inner], atol=0.04)
+
+
+def test_from_points_follows_a_given_config() -> None:
+    points = hill_points(np.random.default_rng(6), 4000, 2.0)
+    config = Config(mapping=MappingConfig(length_scale=3.0))
+    smooth = gpgmap_from_points(points, 0.2, config)
+    sharp = gpgmap_from_points(points, 0.2)
+    assert np.nanmean(smooth["variance"]) < np.nanmean(sharp["variance"])
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        (np.zeros((3, 2)), r"must be \(N, 3\), got \(3, 2\)"),
+        (np.empty((0, 3)), "no points"),
+        ([[0.0, 0.0, np.nan], [1.0, 1.0, 1.0]], "1 of 2 points are not finite"),
+    ],
+)
+def test_points_that_cannot_be_mapped_are_refused(points: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        gpgmap_from_points(points, 0.1)
+
+
+def test_an_unknown_layer_is_named() -> None:
+    with pytest.raises(KeyError, match="no layer 'slope'; there are elevation, variance"):
+        mapped(hill_points(np.random.default_rng(7), 100, 2.0))["slope"]

@@ -1,0 +1,82 @@
+"""The package as colcon installs it, shared by the tests that use the installation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+FOLDERS = ("gp_core", "gpgmap_ros", "launch", "config", "rviz", "resource", "requirements")
+FILES = ("setup.py", "setup.cfg", "package.xml", "pyproject.toml", "README.md")
+
+
+def clean_environment(root: Path) -> dict[str, str]:
+    """The environment's own tools, and none of the variables that would let the sources leak into the install."""
+    hidden = ("PYTHONPATH", "AMENT_PREFIX_PATH", "COLCON_PREFIX_PATH")
+    environment = {key: value for key, value in os.environ.items() if key not in hidden}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    environment["COLCON_HOME"] = str(root / ".cache" / "colcon")
+    return environment
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    """A colcon workspace with a copy of the sources in src/, built."""
+    folder = tmp_path_factory.mktemp("workspace")
+    source = folder / "src" / "gpgmap_ros"
+    source.mkdir(parents=True)
+    for name in FOLDERS:
+        shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
+        shutil.copy(root / name, source / name)
+    # next to them, as in a clone: colcon must not take the interface definitions for packages
+    shutil.copytree(root / "interfaces", source / "interfaces")
+    built = subprocess.run(
+        ["colcon", "build", "--event-handlers", "console_direct+"],
+        cwd=folder,
+        env=clean_environment(root),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert "1 package finished" in built.stdout + built.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def environment_after_sourcing(workspace: Path, root: Path) -> dict[str, str]:
+    """What `source install/setup.bash` leaves in the environment."""
+    shell = subprocess.run(
+        ["bash", "-c", "source install/setup.bash && env -0"],
+        cwd=workspace,
+        env=clean_environment(root),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(line.split("=", 1) for line in shell.stdout.split("\0") if "=" in line)
+
+
+@pytest.fixture(scope="session")
+def run_installed(
+    workspace: Path, environment_after_sourcing: dict[str, str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command as a user of the installation would."""
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=workspace,
+            env=environment_after_sourcing,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
