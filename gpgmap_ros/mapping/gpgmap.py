@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from gp_core.grid import Grid
 from numpy.typing import NDArray
+
+from gp_core.grid import Grid
 
 Layer = NDArray[np.float32]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -54,5 +55,5 @@ def test_the_recording_reads_back(tmp_path: Path) -> None:
     messages = list(read_raw(tmp_path / "bag"))
     assert [message.topic for message in messages[:3]] == ["/tf_static", "/tf", POINTS_TOPIC]
     assert count_messages(tmp_path / "bag", POINTS_TOPIC) == 3
-    assert all(a.time <= b.time for a, b in zip(messages, messages[1:], strict=False))
+    assert all(a.time <= b.time for a, b in itertools.pairwise(messages))
     assert {path.name for path in tmp_path.iterdir()} == {"bag"}
