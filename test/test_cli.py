@@ -1,0 +1,59 @@
+"""The command line as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpgmap_ros import __version__
+
+
+def gpgmap(executables: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(executables / "gpgmap"), *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def test_help_has_examples(executables: Path, tmp_path: Path) -> None:
+    result = gpgmap(executables, "--help", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "examples:" in result.stdout
+    assert "gpgmap demo" in result.stdout
+
+
+def test_version(executables: Path, tmp_path: Path) -> None:
+    assert gpgmap(executables, "--version", cwd=tmp_path).stdout == f"gpgmap {__version__}\n"
+
+
+def test_a_wrong_call_is_refused(executables: Path, tmp_path: Path) -> None:
+    assert gpgmap(executables, "fly", cwd=tmp_path).returncode == 2
+
+
+def test_the_demo_leaves_other_peoples_files_alone(executables: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    result = gpgmap(executables, "demo", "--out", str(tmp_path), cwd=tmp_path)
+    assert result.returncode == 1
+    assert "has other files in it: name an empty or a new folder with --out" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_a_map(executables: Path, tmp_path: Path) -> None:
+    """The whole of it, as `make demo` runs it: drive, node, player and recorder as processes, pictures."""
+    result = gpgmap(executables, "demo", "--out", "demo", "--json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert summary["clouds_sent"] == 61
+    assert summary["clouds_received"] == summary["clouds_used"] + sum(summary["clouds_dropped"].values())
+    assert summary["clouds_used"] >= 55
+    assert summary["maps_received"] >= 10
+    assert summary["rmse_m"] < 0.06
+    assert summary["within_two_std"] > 0.8
+    assert json.loads((tmp_path / "demo" / "summary.json").read_text()) == summary
+    for name in ("gpgmap.png", "elevation.png", "variance.png", "gradient.png"):
+        assert (tmp_path / "demo" / name).read_bytes().startswith(b"\x89PNG")
+    assert not list((tmp_path / "demo").glob("*.new"))
