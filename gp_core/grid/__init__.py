@@ -1,0 +1,17 @@
+"""Gaussian processes on a grid: a terrain map with honest variance at sensor rate.
+
+>>> import numpy as np
+>>> from gp_core.grid import Grid, GridGP
+>>> from gp_core.kernels import RBF
+>>> gp = GridGP(Grid(origin=(0.0, 0.0), shape=(20, 20), resolution=0.1), 0.04 * RBF(0.5), noise_variance=1e-4)
+>>> gp.update(np.array([[1.05, 1.05]]), np.array([0.3])).used
+1
+>>> gp.posterior().mean[10, 10].round(2)
+np.float64(0.3)
+"""
+
+from gp_core.grid.axes import Grid
+from gp_core.grid.gp import GridGP, Intake
+from gp_core.grid.posterior import GridPosterior
+
+__all__ = ["Grid", "GridGP", "GridPosterior", "Intake"]

@@ -1,0 +1,263 @@
+"""The prior on the spline coefficients: what the kernel says about the map, on the lattice of blocks.
+
+The map is f(x) = sum_j c_j beta_j(x). Of all such functions the best approximation of a draw from the GP is
+its projection in L2, so the coefficients have the spectral density
+
+    S_c(f) = sum_k S(f + k) |beta^(f + k)|^2 / G(f)^2,       f in cycles per block,
+
+with S the spectral density of the kernel, beta^ the transform of the spline and G that of the splines' inner
+products. Projection does not fold what is finer than the lattice back into it, as interpolation would
+(Unser, 1999); the variance of what it leaves out,
+
+    unresolved = integral S(f) (1 - g(f)) df,                g = |beta^|^2 / G,
+
+is known, counted as noise of every point, and added to every predicted variance.
+
+The spacing of the lattice follows from the spectrum too. At a nominal density of information a, the mode at f
+is learned to the fraction S a / (1 + S a). The lattice is the coarsest one for which
+
+    integral S (1 - g) S a / (1 + S a)  <=  tolerance^2  integral S / (1 + S a),
+
+that is, for which what could be learned but is not resolved stays below `tolerance` posterior standard
+deviations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from scipy import fft
+
+from gp_core.arrays import Array
+from gp_core.grid.interpolation import DEGREE, ORDER, gram_spectrum, spectrum
+from gp_core.kernels import Kernel
+
+TOLERANCE: Final = 0.008
+"""Default error of the mean, in posterior standard deviations, that the lattice may cause."""
+NOMINAL_INFORMATION: Final = 5000.0
+"""a: signal variance times points per squared correlation length over noise variance, for the choice of h."""
+FINEST: Final = 8.0
+"""Blocks per correlation length at most for a rough kernel, which leaves an unresolved part instead."""
+REACH: Final = 14.0
+"""Correlation lengths after which the prior covariance is taken to have died out, at most."""
+_OVERSAMPLING: Final = 6
+"""Samples of the kernel per block when its projection is computed."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Covariance of the spline coefficients for one kernel and one lattice.
+
+    kernel: stationary kernel on (x, y)
+    spacing: (h_x, h_y), sides of a block
+    correlation_length: (l_x, l_y), distance along the axis at which the correlation is exp(-1/2)
+    variance: k(0)
+    gradient_variance: (2,) variance of df/dx and df/dy; infinite where the paths have no derivative
+    lags: (2 R_y + 1, 2 R_x + 1) covariance of c_j and c_(j + d), d from -R to R
+    unresolved: variance of what the lattice can't carry, the mean over positions in a block
+    unresolved_gradient: (2,) likewise of df/dx and df/dy
+    separable: whether k(dx, dy) = k(dx, 0) k(0, dy) / k(0, 0)
+    """
+
+    kernel: Kernel
+    spacing: tuple[float, float]
+    correlation_length: tuple[float, float]
+    variance: float
+    gradient_variance: Array
+    lags: Array = field(repr=False)
+    unresolved: float
+    unresolved_gradient: Array
+    separable: bool
+
+    def carried(self, weights_x: Array, weights_y: Array) -> Array:
+        """(N,) prior variance of the splines' combination with the given weights (N, 6) along each axis."""
+        R_y, R_x = (n // 2 for n in self.lags.shape)
+        near = self.lags[R_y - DEGREE : R_y + ORDER, R_x - DEGREE : R_x + ORDER]
+        out: Array = np.einsum("nd,de,ne->n", _autocorrelation(weights_y), near, _autocorrelation(weights_x))
+        return out
+
+    def along_x(self, count: int) -> Array:
+        """(count,) covariance of the coefficients at lags 0, 1, ... in x; zero beyond the reach."""
+        R_y, R_x = (n // 2 for n in self.lags.shape)
+        return _padded(self.lags[R_y, R_x:], count)
+
+    def along_y(self, count: int) -> Array:
+        """(count,) likewise in y."""
+        R_y, R_x = (n // 2 for n in self.lags.shape)
+        return _padded(self.lags[R_y:, R_x], count)
+
+
+def make_prior(kernel: Kernel, spacing: tuple[float, float] | None, tolerance: float = TOLERANCE) -> Prior:
+    """The prior of `kernel` on the lattice of the given spacing, or on the one its spectrum asks for.
+
+    kernel: stationary, decaying, without a white part
+    spacing: (h_x, h_y) to use; None to choose it
+    tolerance: for the choice, in posterior standard deviations
+    """
+    variance = _variance(kernel)
+    length = (_correlation_length(kernel, 0, variance), _correlation_length(kernel, 1, variance))
+    if spacing is None:
+        q = _blocks_per_length(kernel, length, variance, tolerance)
+        spacing = (length[0] / q, length[1] / q)
+    reach = [_reach(kernel, axis, length[axis], variance) for axis in (0, 1)]
+    R = [int(np.ceil(reach[axis] / spacing[axis])) + 1 for axis in (0, 1)]
+    n = [2 * R[axis] + 2 for axis in (0, 1)]
+    N = [fft.next_fast_len(_OVERSAMPLING * n[axis]) for axis in (0, 1)]
+    # The period in blocks need not be whole: only the step of the samples has to divide a block.
+    step = [spacing[axis] / _OVERSAMPLING for axis in (0, 1)]
+    N = [_OVERSAMPLING * -(-count // _OVERSAMPLING) for count in N]
+    n = [count // _OVERSAMPLING for count in N]
+    S = _spectrum(kernel, N, step)
+    f = [np.fft.fftfreq(count, 1.0 / _OVERSAMPLING) for count in N]  # cycles per block
+    beta = [spectrum(frequency) for frequency in f]
+    gram = [gram_spectrum(frequency) for frequency in f]
+    gain = [b**2 / g for b, g in zip(beta, gram, strict=True)]
+    carried = S * gain[1][:, None] * gain[0]
+    unresolved = float((S - carried).sum())
+    gradient_variance = _gradient_variance(kernel)
+    roughness = [_mean_square_slope(frequency) / size**2 for frequency, size in zip(f, spacing, strict=True)]
+    carried_gradient = np.array([(carried * roughness[0]).sum(), (carried * roughness[1][:, None]).sum()])
+    dual = [b / g for b, g in zip(beta, gram, strict=True)]
+    folded = (S * (dual[1][:, None] * dual[0]) ** 2).reshape(_OVERSAMPLING, n[1], _OVERSAMPLING, n[0])
+    sequence = np.fft.fftshift(fft.ifft2(folded.sum((0, 2))).real) * n[0] * n[1]
+    center = (n[1] // 2, n[0] // 2)
+    R = [min(R[axis], (n[axis] - 1) // 2) for axis in (0, 1)]
+    lags = sequence[center[0] - R[1] : center[0] + R[1] + 1, center[1] - R[0] : center[1] + R[0] + 1]
+    outer = lags[:, R[0]][:, None] * lags[R[1]] / lags[R[1], R[0]]
+    return Prior(
+        kernel=kernel,
+        spacing=spacing,
+        correlation_length=length,
+        variance=variance,
+        gradient_variance=gradient_variance,
+        lags=np.ascontiguousarray(lags),
+        unresolved=max(unresolved, 0.0),
+        unresolved_gradient=gradient_variance - carried_gradient,
+        separable=bool(np.abs(lags - outer).max() < 1e-9 * lags[R[1], R[0]]),
+    )
+
+
+def _covariance(kernel: Kernel, dx: Array, dy: Array) -> Array:
+    """k at the offsets (dx, dy), arrays of one shape."""
+    points = np.stack([dx.ravel(), dy.ravel()], axis=-1)
+    return kernel(points, np.zeros((1, 2)))[:, 0].reshape(dx.shape)
+
+
+def _variance(kernel: Kernel) -> float:
+    """k(0), after checks that the kernel is stationary, has no white part and is positive."""
+    probe = np.array([[0.0, 0.0], [0.31, -0.17], [5.3, 2.9], [-40.7, 13.1]])
+    shift = np.array([[17.3, -91.4]])
+    moved = kernel(probe + shift, shift)
+    if not np.allclose(kernel(probe, np.zeros((1, 2))), moved, rtol=1e-6, atol=1e-12):
+        raise ValueError(
+            f"the grid engine needs a stationary kernel, {kernel!r} is not: "
+            "describe a trend with mean='constant' or mean='plane' instead"
+        )
+    variance = float(kernel.diag(np.zeros((1, 2)))[0])
+    if not (np.isfinite(variance) and variance > 0.0):
+        raise ValueError(f"{kernel!r} has variance {variance}: it must be positive")
+    near = float(kernel(np.array([[1e-9, 0.0]]), np.zeros((1, 2)))[0, 0])
+    if near < 0.999 * variance:
+        raise ValueError(
+            f"{kernel!r} jumps at zero distance, by {variance - near:.3g}: "
+            "take White out of the kernel and add its variance to noise_variance"
+        )
+    return variance
+
+
+def _correlation_length(kernel: Kernel, axis: int, variance: float) -> float:
+    """Distance along the axis (0 for x) at which the correlation first falls to exp(-1/2)."""
+    distances = np.geomspace(1e-6, 1e7, 600)
+    offsets = np.zeros((distances.size, 2))
+    offsets[:, axis] = distances
+    rho = kernel(offsets, np.zeros((1, 2)))[:, 0] / variance
+    below = np.flatnonzero(rho < np.exp(-0.5))
+    if below.size == 0:
+        raise ValueError(
+            f"{kernel!r} does not decay with distance: take constants out of it and use mean='constant'"
+        )
+    if below[0] == 0:
+        raise ValueError(f"{kernel!r} has a length scale below 1e-6 m: give it in metres")
+    i = int(below[0])
+    fraction = (rho[i - 1] - np.exp(-0.5)) / (rho[i - 1] - rho[i])
+    return float(distances[i - 1] * (distances[i] / distances[i - 1]) ** fraction)
+
+
+def _reach(kernel: Kernel, axis: int, length: float, variance: float) -> float:
+    """Distance after which the correlation stays below 1e-9, at most `REACH` correlation lengths."""
+    distances = np.linspace(1.0, REACH, 261) * length
+    offsets = np.zeros((distances.size, 2))
+    offsets[:, axis] = distances
+    rho = np.abs(kernel(offsets, np.zeros((1, 2)))[:, 0]) / variance
+    above = np.flatnonzero(rho >= 1e-9)
+    last = int(above[-1]) if above.size else 0
+    return float(distances[min(last + 1, distances.size - 1)])
+
+
+def _spectrum(kernel: Kernel, N: list[int], step: list[float]) -> Array:
+    """(N_y, N_x) spectral weights of the kernel on the torus of N samples; they sum to k(0)."""
+    offset = [np.fft.fftfreq(count, 1.0 / count) * size for count, size in zip(N, step, strict=True)]
+    dx, dy = np.meshgrid(offset[0], offset[1])
+    # Negative weights are round-off, or a covariance that has not died out at the edge of the torus.
+    weights: Array = np.maximum(fft.fft2(_covariance(kernel, dx, dy)).real, 0.0)
+    return weights / (N[0] * N[1])
+
+
+def _blocks_per_length(
+    kernel: Kernel, length: tuple[float, float], variance: float, tolerance: float
+) -> float:
+    """The smallest q = l / h whose error is within `tolerance` at nominal information.
+
+    A sum of scales may need many blocks per correlation length, and below its finest scale the error falls
+    off a cliff. A rough kernel has no such scale: its error falls as a power of h, and `FINEST` ends that.
+    """
+    for per_length, extent in ((20, 14), (160, 5)):
+        N = [fft.next_fast_len(extent * per_length)] * 2
+        S = _spectrum(kernel, N, [length[0] / per_length, length[1] / per_length])
+        f = np.fft.fftfreq(N[0], 1.0 / per_length)  # cycles per correlation length
+        # S is the weight of one cell of frequency; per squared cycle and l^2 that is S (N / per_length)^2.
+        density = S * (N[0] / per_length) * (N[1] / per_length) / variance
+        learned = density * NOMINAL_INFORMATION / (1.0 + density * NOMINAL_INFORMATION)
+        budget = tolerance**2 * float((S * (1.0 - learned)).sum())
+
+        def unresolved(q: float, weight: Array, S: Array = S, f: Array = f) -> float:
+            gain = spectrum(f / q) ** 2 / gram_spectrum(f / q)
+            return float((S * (1.0 - gain[:, None] * gain) * weight).sum())
+
+        for q in np.geomspace(1.5, per_length / 3.0, 40):
+            if unresolved(q, learned) <= budget:
+                cliff = unresolved(q / 2.0, np.ones_like(S)) > 2.0**6 * unresolved(q, np.ones_like(S))
+                return float(q) if q <= FINEST or cliff else FINEST
+    return FINEST
+
+
+def _gradient_variance(kernel: Kernel) -> Array:
+    """(2,) prior variance of df/dx and df/dy."""
+    if kernel.why_not_differentiable():
+        return np.full(2, np.inf)
+    return np.ascontiguousarray(np.diagonal(kernel.gradient_xz_diag(np.zeros((1, 2)))[0]))
+
+
+def _mean_square_slope(frequency: Array) -> Array:
+    """Mean square slope, per block, over that of the value, of a spline series of the given frequency."""
+    shifted = frequency[..., None] + np.arange(-3, 4)
+    power = np.sinc(shifted) ** (2 * ORDER)
+    ratio: Array = ((2.0 * np.pi * shifted) ** 2 * power).sum(-1) / power.sum(-1)
+    return ratio
+
+
+def _autocorrelation(weights: Array) -> Array:
+    """(N, 11) with sum_k w_k w_(k + d) for d = -5 ... 5."""
+    out = np.zeros((weights.shape[0], 2 * DEGREE + 1))
+    for a in range(ORDER):
+        for b in range(ORDER):
+            out[:, DEGREE + b - a] += weights[:, a] * weights[:, b]
+    return out
+
+
+def _padded(values: Array, count: int) -> Array:
+    out = np.zeros(count)
+    out[: min(count, values.size)] = values[:count]
+    return out
