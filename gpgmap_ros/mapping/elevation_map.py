@@ -24,13 +24,7 @@ class ElevationMap:
     def __init__(self, config: MappingConfig, centre: ArrayLike) -> None:
         self._config = config
         self._grid = grid_around(np.asarray(centre, dtype=np.float64), config)
-        prior_variance = config.relief_std**2
-        self._gp = GridGP(
-            self._grid,
-            prior_variance * RBF(config.length_scale),
-            noise_variance=NoiseConfig().height_std ** 2,
-            mean="constant",
-        )
+        self._gp: GridGP | None = None
 
     @property
     def grid(self) -> Grid:
@@ -38,15 +32,21 @@ class ElevationMap:
 
     def add(self, xyz: Array, variance: Array) -> int:
         """Fuse points (N, 3) with the variances (N,) of their heights; returns how many lie on the map."""
-        x0, y0, x1, y1 = self._grid.bounds
-        x, y = xyz[:, 0], xyz[:, 1]
-        inside = (x >= x0) & (x < x1) & (y >= y0) & (y < y1)
-        self._gp.update(xyz[inside, :2], xyz[inside, 2], variance[inside])
-        return int(inside.sum())
+        if not len(xyz):
+            return 0
+        if self._gp is None:
+            self._gp = self._started_at(float(np.median(xyz[:, 2])))
+        return self._gp.update(xyz[:, :2], xyz[:, 2], variance).used
+
+    def _started_at(self, height: float) -> GridGP:
+        """The relief is a deviation from the height of the ground where mapping began."""
+        kernel = self._config.relief_std**2 * RBF(self._config.length_scale)
+        # every point comes with its own variance; the argument is for those that do not
+        return GridGP(self._grid, kernel, noise_variance=NoiseConfig().height_std ** 2, mean=height)
 
     def gpgmap(self, frame_id: str = "map", stamp: int = 0) -> GPGMap:
         """The terrain as it is known now."""
-        posterior = self._gp.posterior()
+        posterior = (self._gp or self._started_at(0.0)).posterior()
         unknown = posterior.variance > self._config.known_variance_ratio * self._config.relief_std**2
         gradient_x, gradient_y = posterior.gradient[..., 0], posterior.gradient[..., 1]
         layers = {
