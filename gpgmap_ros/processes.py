@@ -56,7 +56,7 @@ class Child:
 
     def _read(self) -> None:
         assert self._process.stdout
-        with self._log.open("a") as log:
+        with self._log.open("a", buffering=1) as log:
             for line in self._process.stdout:
                 try:
                     self.events.put(json.loads(line))

@@ -20,12 +20,13 @@ POINTS, ODOMETRY = "/points", "/odometry"
 
 @dataclass(frozen=True)
 class Scene:
-    """The plane z = 0.5 + 0.2 x - 0.1 y, and a sensor 1.5 m above the origin that drives along x and turns."""
+    """The plane z = 0.5 + 0.2 x - 0.1 y seen within `half` metres of the origin, by a sensor 1.5 m above the origin that drives along x and turns."""
 
     clouds: int = 6
     points: int = 3000
     period: float = 0.2
     mount_x: float = 0.3
+    half: float = 1.2
 
     def height(self, x: Any, y: Any) -> Any:
         return 0.5 + 0.2 * x - 0.1 * y
@@ -44,7 +45,7 @@ class Scene:
     def cloud(self, index: int, T_odom_sensor: np.ndarray) -> np.ndarray:
         """Points on the plane around the origin, in the sensor's frame, without noise."""
         rng = np.random.default_rng(index)
-        xy = rng.uniform(-1.8, 1.8, (self.points, 2))
+        xy = rng.uniform(-self.half, self.half, (self.points, 2))
         world = np.column_stack([xy, self.height(xy[:, 0], xy[:, 1])])
         return apply(inverse(T_odom_sensor), world)
 

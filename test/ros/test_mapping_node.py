@@ -17,7 +17,11 @@ from bags import POINTS, Scene, record_odometry, record_tf
 from gpgmap_ros.processes import Child
 
 TIMEOUT = 60.0
-SMALL = ("-p", "mapping.size_x:=4.0", "-p", "mapping.size_y:=3.0", "-p", "mapping.resolution:=0.2")
+SMALL = tuple(
+    part
+    for name, value in {"resolution": 0.2, "size_x": 4.0, "size_y": 3.0, "length_scale": 0.3}.items()
+    for part in ("-p", f"mapping.{name}:={value}")
+)
 
 
 class Session:
@@ -81,15 +85,16 @@ def test_clouds_with_tf_become_maps(session: Any, start_module: Any, tmp_path: P
     # the first sensor position is in the middle of the map, to within a cell
     sensor = (scene.base_pose(0) @ scene.mount())[:2, 3]
     np.testing.assert_allclose([x.mean(), y.mean()], sensor, atol=0.2)
-    inside = (np.abs(x) < 1.7) & (np.abs(y) < 1.7)
+    inside = (np.abs(x) < 1.1) & (np.abs(y) < 1.1)
     truth = scene.height(x, y)
     np.testing.assert_allclose(arrays["elevation"][inside], truth[inside], atol=0.02)
     np.testing.assert_allclose(arrays["gradient"][inside], np.hypot(0.2, 0.1), atol=0.03)
     assert np.nanmax(arrays["variance"][inside]) < 0.02**2
     # beyond the points the heights are unknown and the variance says so
-    beyond = x > 1.8 + 1.0
-    if beyond.any():
-        assert np.isnan(arrays["elevation"][beyond]).all()
+    beyond = x > scene.half + 0.9
+    assert beyond.any()
+    assert np.isnan(arrays["elevation"][beyond]).all()
+    assert (arrays["variance"][beyond] > 0.5).all()
     assert np.isfinite(arrays["variance"]).all()
 
 
@@ -110,7 +115,7 @@ def test_poses_from_odometry_are_interpolated(session: Any, start_module: Any, t
     heard.listen_until(lambda: scene.stamp(scene.clouds - 1) in heard.stamps["gradient"])
     arrays = heard.last_map()
     x, y = cell_centres(arrays)
-    inside = (np.abs(x) < 1.6) & (np.abs(y) < 1.6)
+    inside = (np.abs(x) < 1.1) & (np.abs(y) < 1.1)
     # the turning sensor's poses lie on the line between two odometry poses to second order only
     np.testing.assert_allclose(arrays["elevation"][inside], scene.height(x, y)[inside], atol=0.03)
 
