@@ -1,7 +1,7 @@
 """Run the benchmarks one after the other, each in a process of its own.
 
-    python -m benchmark             all
-    python -m benchmark grid_       those whose name starts so
+python -m benchmark             all
+python -m benchmark grid_       those whose name starts so
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ FOLDER = Path(__file__).resolve().parent
 def scripts(prefix: str) -> list[Path]:
     """The benchmarks: scripts with a main guard. The other files here are what they share."""
     found = sorted(path for path in FOLDER.glob("*.py") if not path.name.startswith("_"))
-    return [path for path in found if path.name.startswith(prefix) and '__name__ == "__main__"' in path.read_text()]
+    return [
+        path
+        for path in found
+        if path.name.startswith(prefix) and '__name__ == "__main__"' in path.read_text()
+    ]
 
 
 def main() -> int:

@@ -38,7 +38,9 @@ def test_a_tilted_sensor_sees_the_plane_where_it_is() -> None:
 
 def test_every_point_is_accounted_for() -> None:
     sensor = T_MAP_SENSOR[:3, 3]
-    offsets = np.array([[0.1, 0, 0], [1, 0, 2.0], [1, 0, -2.0], [10.0, 0, -2.0]])  # self, tree, ground, off the map
+    offsets = np.array(
+        [[0.1, 0, 0], [1, 0, 2.0], [1, 0, -2.0], [10.0, 0, -2.0]]
+    )  # self, tree, ground, off the map
     pipeline = MappingPipeline(CONFIG)
     report = pipeline.add_cloud(apply(inverse(T_MAP_SENSOR), sensor + offsets), T_MAP_SENSOR, stamp=1)
     assert (report.points, report.filtered, report.outside, report.used) == (4, 2, 1, 1)

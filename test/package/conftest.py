@@ -18,7 +18,9 @@ FILES = ("setup.py", "setup.cfg", "package.xml", "pyproject.toml", "README.md")
 def clean_environment(root: Path) -> dict[str, str]:
     """The environment as it is, with its own tools first and without the sources on the module path."""
     environment = dict(os.environ)
-    modules = [entry for entry in environment.get("PYTHONPATH", "").split(":") if entry and Path(entry) != root]
+    modules = [
+        entry for entry in environment.get("PYTHONPATH", "").split(":") if entry and Path(entry) != root
+    ]
     environment["PYTHONPATH"] = ":".join(modules)
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     environment["COLCON_HOME"] = str(root / ".cache" / "colcon")
