@@ -1,0 +1,1 @@
+"""Classifiers: kernel nearest neighbour, logistic regression and its relatives, Gaussian processes."""
