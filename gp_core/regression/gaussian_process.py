@@ -195,7 +195,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             K = self.kernel_._matrix(batch, self.X_train_)
             mean[rows] = K @ self._dual
             if return_std:
-                variance[rows] = self.kernel_._diag(batch) - self._explained(K)
+                variance[rows] = self.kernel_._diag(batch) - self._factor.quadratic(K)
         mean += self._prior_mean(X)
         if not return_std:
             return self._shaped(mean)
@@ -206,12 +206,6 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         step = max(1, _BATCH_ENTRIES // len(self.X_train_))
         for start in range(0, m, step):
             yield slice(start, start + step)
-
-    def _explained(self, K: Array) -> Array:
-        """(M,) with k_*' A^-1 k_*, from K(X*, X) (M, N), which is overwritten."""
-        V = self._factor.half_solve(K.T, overwrite=True)
-        squares: Array = np.einsum("nm,nm->m", V, V)
-        return squares
 
     def _prior_mean(self, X: Any) -> Array:
         m = self.mean_(X)
@@ -303,7 +297,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     @property
     def relevance_(self) -> Array:
-        """(D,) relevance of each input: eta_d Var(x_d) with eta_d = 1 / l_d^2, near 0 where it does not matter.
+        """(D,) relevance of each input: eta_d Var(x_d) with eta_d = 1 / l_d^2, near 0 where it is idle.
 
         For a kernel with ARD, that is one length scale per input.
         """
