@@ -22,7 +22,7 @@ def test_density_and_slope(prior, reference, v):
     assert value == pytest.approx(reference.logpdf(v), rel=1e-10)
     step = 1e-6 * v
     assert slope == pytest.approx(
-        (reference.logpdf(v + step) - reference.logpdf(v - step)) / (2 * step), rel=1e-5, abs=1e-8, abs=1e-8
+        (reference.logpdf(v + step) - reference.logpdf(v - step)) / (2 * step), rel=1e-5, abs=1e-8
     )
 
 
