@@ -60,12 +60,15 @@ def irls(
     rows = np.arange(len(state))
     current = value(state, rows)
     converged = np.zeros(len(state), dtype=bool)
+    last = np.full(len(state), np.inf)
     iterations = 0
     while len(rows) and iterations < max_iter:
         step, decrement = direction(state[rows], rows)
         iterations += 1
-        # A gain below the rounding error of ψ can't be seen, let alone tested.
-        done = 0.5 * decrement <= np.maximum(tol, _EPSILON * np.abs(current[rows]))
+        # Where the gain is below the rounding of ψ, Newton runs on for as long as it still makes headway.
+        invisible = 0.5 * decrement <= _EPSILON * np.abs(current[rows])
+        done = (0.5 * decrement <= tol) | (invisible & (decrement > 0.5 * last[rows]))
+        last[rows] = decrement
         converged[rows[done]] = True
         if iterations == max_iter:
             break

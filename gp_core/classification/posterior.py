@@ -12,9 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import blas
 
 from gp_core.arrays import Array
-from gp_core.linalg import Cholesky, cholesky
+from gp_core.linalg import Cholesky, cholesky, mirror_lower
 
 
 @dataclass(frozen=True)
@@ -70,17 +71,17 @@ class LatentPosterior:
         K: (N, N) the kernel matrix that q belongs to
         """
         root = np.sqrt(self.w)
-        G = self.factor.inverse()
+        G = self.factor.inverse_lower()
         shrink = 1.0 - np.diagonal(G)  # w_i times the posterior variance of f_i
-        G *= root[:, None]
-        G *= root[None, :]  # R
+        G *= -0.5 * root[:, None]
+        G *= root[None, :]  # -R/2, the lower triangle
         pull = self.alpha
         if self.skewness is not None:
             s = 0.5 * shrink * self.skewness
-            pull = pull + 2.0 * (s - G @ (K @ s))
-        G -= 0.5 * (np.outer(self.alpha, pull) + np.outer(pull, self.alpha))
-        G *= -0.5
-        return G
+            pull = pull + 2.0 * s + 4.0 * blas.dsymv(1.0, G, K @ s, lower=1)  # α + 2u
+        G = blas.dsyr2(0.25, self.alpha, pull, a=G, lower=1, overwrite_a=1)
+        mirror_lower(G)
+        return G.T  # the same, in C order
 
 
 def prior_times_sites(K: Array, w: Array) -> Cholesky:
