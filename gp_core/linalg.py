@@ -136,12 +136,17 @@ def cholesky(
     raise ValueError(f"{what} is not positive definite here: {remedy}")
 
 
-def report_jitter(jitter: float, what: str = "the kernel matrix", stacklevel: int = 3) -> None:
+def report_jitter(
+    jitter: float,
+    what: str = "the kernel matrix",
+    cause: str = "Duplicate points or a tiny noise_variance",
+    stacklevel: int = 3,
+) -> None:
     """Tell the user once that a factorisation needed help."""
     if jitter > 0.0:
         warnings.warn(
             f"{what} is numerically singular: {jitter:.1e} was added to its diagonal. "
-            "Duplicate points or a tiny noise_variance are the usual cause.",
+            f"{cause} are the usual cause.",
             JitterWarning,
             stacklevel=stacklevel,
         )

@@ -87,14 +87,14 @@ class Stationary(Kernel):
     def _squared_distances(self, X: Array, Z: Array | None) -> Array:
         A = self._scaled(X)
         B = A if Z is None else self._scaled(Z)
-        return _squared_distances(A, B)
+        return squared_distances(A, B)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         A = self._scaled(X)
         B = A if Z is None else self._scaled(Z)
         K = np.empty((len(A), len(B)))
         for rows in _blocks(len(A), len(B)):
-            K[rows] = self._profile(_squared_distances(A[rows], B))
+            K[rows] = self._profile(squared_distances(A[rows], B))
         return K
 
     def _diag(self, X: Array) -> Array:
@@ -127,7 +127,7 @@ class Stationary(Kernel):
         for rows in _blocks(len(A), len(B)):
             columns = slice(rows.start if upper else 0, None)
             w, a, b = W[rows, columns], A[rows], B[columns]
-            s = _squared_distances(a, b)
+            s = squared_distances(a, b)
             profile, slope = self._profile_and_slope(s)
             value += _dot(w, profile)
             g = np.multiply(slope, w, out=slope)
@@ -178,7 +178,7 @@ class Stationary(Kernel):
         A, B = self._centred(X, Z)
         out = np.empty_like(A)
         for rows in _blocks(len(A), len(B)):
-            g = W[rows] * self._slope(_squared_distances(A[rows], B))
+            g = W[rows] * self._slope(squared_distances(A[rows], B))
             out[rows] = g.sum(axis=1)[:, None] * A[rows] - g @ B  # sum_j g_ij (a_i - b_j)
         return 2.0 * out * self._inverse_scales(X.shape[1])
 
@@ -310,7 +310,7 @@ class RationalQuadratic(Stationary):
         return [self._profile(s) * alpha * (u / (1.0 + u) - np.log1p(u))]
 
 
-def _squared_distances(A: Array, B: Array) -> Array:
+def squared_distances(A: Array, B: Array) -> Array:
     distances: Array = cdist(A, B, "sqeuclidean")  # by differences: exact zeros, no cancellation
     return distances
 
