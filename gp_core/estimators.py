@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from gp_core.arrays import Array, as_targets
-from gp_core.kernels import Kernel
+from gp_core.kernels import RBF, Kernel, Scaled
 from gp_core.kernels.base import looks_like_objects
 from gp_core.linalg import report_jitter
 from gp_core.optimize import Optimum
@@ -47,6 +47,15 @@ def query_inputs(estimator: Any, X: Any, kernel: Kernel | None = None) -> Any:
     if _takes_objects(kernel, X):
         return kernel._checked(X)  # type: ignore[union-attr]
     return validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
+
+
+def default_kernel(kernel: Any) -> Kernel:
+    """The kernel of an estimator: 1.0 * RBF(1.0) for None."""
+    if kernel is None:
+        return Scaled(RBF(1.0), 1.0)
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel must be a gp_core kernel, got {kernel!r}")
+    return kernel
 
 
 def generator(random_state: Any) -> np.random.Generator:

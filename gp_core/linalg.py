@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,10 @@ from gp_core.arrays import Array
 
 JITTERS = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
 """Tried in turn, each times the scale of the diagonal."""
+
+
+_BLOCK = 512
+"""Rows and columns worked on at a time."""
 
 
 class JitterWarning(UserWarning):
@@ -47,13 +52,41 @@ class Cholesky:
         x: Array = blas.dtrsm(1.0, self.lower, columns, lower=1, overwrite_b=int(overwrite))
         return x if b.ndim == 2 else x[:, 0]
 
-    def inverse(self, overwrite: bool = False) -> Array:
-        """A^-1 (N, N), both triangles. With `overwrite` the factor is consumed: do not use it afterwards."""
+    def inverse(self) -> Array:
+        """A^-1 (N, N)."""
+        inverse = self.inverse_lower(overwrite=False)
+        mirror_lower(inverse)
+        return inverse
+
+    def inverse_lower(self, overwrite: bool = False) -> Array:
+        """The lower triangle of A^-1 (N, N), Fortran order, zeros above.
+
+        With `overwrite` the factor is consumed: do not use it afterwards.
+        """
         inverse: Array
         inverse, info = lapack.dpotri(self.lower, lower=1, overwrite_c=int(overwrite))
         _require_done(info)
-        mirror_lower(inverse)
         return inverse
+
+    def quadratic(self, B: Array) -> Array:
+        """(M,) with b'A^-1 b for each row b of B (M, N).
+
+        |L^-1 b|^2 with L^-1 formed once: blocks of matrix products run faster than a triangular solve.
+        """
+        T = self._lower_inverse
+        total = np.zeros(len(B))
+        for start in range(0, len(T), _BLOCK):
+            stop = start + _BLOCK
+            V = B[:, :stop] @ T[start:stop, :stop].T  # T is lower triangular
+            total += np.einsum("mn,mn->m", V, V)
+        return total
+
+    @cached_property
+    def _lower_inverse(self) -> Array:
+        T: Array
+        T, info = lapack.dtrtri(self.lower, lower=1)
+        _require_done(info)
+        return np.ascontiguousarray(T)
 
     @property
     def log_determinant(self) -> float:
@@ -103,18 +136,20 @@ def cholesky(
     raise ValueError(f"{what} is not positive definite here: {remedy}")
 
 
-def report_jitter(jitter: float, what: str = "the kernel matrix", stacklevel: int = 3) -> None:
+def report_jitter(
+    jitter: float,
+    what: str = "the kernel matrix",
+    cause: str = "Duplicate points or a tiny noise_variance",
+    stacklevel: int = 3,
+) -> None:
     """Tell the user once that a factorisation needed help."""
     if jitter > 0.0:
         warnings.warn(
             f"{what} is numerically singular: {jitter:.1e} was added to its diagonal. "
-            "Duplicate points or a tiny noise_variance are the usual cause.",
+            f"{cause} are the usual cause.",
             JitterWarning,
             stacklevel=stacklevel,
         )
-
-
-_BLOCK = 256
 
 
 def mirror_lower(A: Array) -> None:

@@ -24,6 +24,7 @@ class Optimum:
     gradient: its gradient there (P,)
     converged: whether the best run met its tolerance
     message: why the best run stopped
+    iterations: of the best run
     evaluations: objective calls over all runs
     run_values: final value of each run, the given start first: different values mean local optima
     at_bound: (P,) bool, coordinates that ended on a bound
@@ -34,6 +35,7 @@ class Optimum:
     gradient: Array
     converged: bool
     message: str
+    iterations: int
     evaluations: int
     run_values: tuple[float, ...]
     at_bound: np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -82,6 +84,7 @@ def minimize(
         gradient=best.gradient,
         converged=best.converged,
         message=best.message,
+        iterations=best.iterations,
         evaluations=guarded.evaluations,
         run_values=tuple(run.value for run in runs),
         at_bound=(x - bounds[:, 0] <= slack) | (bounds[:, 1] - x <= slack),
@@ -95,6 +98,7 @@ class _Run:
     gradient: Array
     converged: bool
     message: str
+    iterations: int
 
 
 class _Guarded:
@@ -120,7 +124,7 @@ class _Guarded:
 def _run(objective: _Guarded, start: Array, bounds: Array, max_iterations: int, tolerance: float) -> _Run:
     value, gradient = objective(start)
     if start.size == 0 or not np.isfinite(value):
-        return _Run(start, value, gradient, bool(np.isfinite(value)), "nothing to optimise")
+        return _Run(start, value, gradient, bool(np.isfinite(value)), "nothing to optimise", 0)
     # L-BFGS-B can't step back from inf, so a failed point is shown to it as clearly worse than the start.
     wall = abs(value) * 10.0 + 1e6
     seen: list[tuple[float, Array, Array]] = [(value, start, gradient)]
@@ -142,7 +146,7 @@ def _run(objective: _Guarded, start: Array, bounds: Array, max_iterations: int, 
         options={"maxiter": max_iterations, "gtol": tolerance, "ftol": tolerance * 1e-3},
     )
     value, x, gradient = seen[0]  # the best point seen, also when a wall ended the run
-    return _Run(x, value, gradient, bool(result.success), str(result.message))
+    return _Run(x, value, gradient, bool(result.success), str(result.message), int(result.nit))
 
 
 def _reach(bounds: Array) -> Array:

@@ -10,7 +10,9 @@
 
 from gp_core.kernels.base import Kernel
 from gp_core.kernels.compose import Exp, Power, Product, Scaled, Sum, exp
+from gp_core.kernels.discrete import EditDistance, SetIntersection
 from gp_core.kernels.dot_product import Affine, Constant, Linear, Polynomial, White
+from gp_core.kernels.features import BasisFunctions
 from gp_core.kernels.stationary import RBF, Exponential, Matern, RationalQuadratic, Stationary
 from gp_core.kernels.transform import Columns, Metric, full_metric
 from gp_core.kernels.validity import Validity, is_valid_kernel
@@ -18,8 +20,10 @@ from gp_core.kernels.validity import Validity, is_valid_kernel
 __all__ = [
     "RBF",
     "Affine",
+    "BasisFunctions",
     "Columns",
     "Constant",
+    "EditDistance",
     "Exp",
     "Exponential",
     "Kernel",
@@ -31,6 +35,7 @@ __all__ = [
     "Product",
     "RationalQuadratic",
     "Scaled",
+    "SetIntersection",
     "Stationary",
     "Sum",
     "Validity",

@@ -139,8 +139,11 @@ class Kernel(Parametrised):
             raise NotImplementedError
         return np.zeros((len(X), len(X if Z is None else Z), 0))
 
-    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
-        """sum_ij W_ij K_ij and its derivative by theta: both fall out of one pass over K."""
+    def _contract(self, X: Any, Z: Any, W: Array, upper: bool = False) -> tuple[float, Array]:
+        """sum_ij W_ij K_ij and its derivative by theta: both fall out of one pass over K.
+
+        upper: W is upper triangular (and Z is None), so that the lower half of K can be skipped
+        """
         value = float(np.vdot(W, self._matrix(X, Z)))
         if not self.n_theta:
             return value, np.zeros(0)

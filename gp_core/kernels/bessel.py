@@ -18,6 +18,7 @@ from gp_core.arrays import Array
 
 LARGE_ORDER = 60.0
 """From here on K_nu is taken from its uniform expansion in 1/nu: relative error below 1e-9."""
+_FAR = 1e9
 
 
 def matern_profile(nu: float, s: Array, order: int = 0) -> tuple[Array, ...]:
@@ -70,12 +71,12 @@ def _log_h(mu: float, nu: float, s: Array) -> Array:
     out: Array = np.full(t.shape, at_zero)
     away = t > 0.0
     x = t[away]
-    if abs(mu) < LARGE_ORDER:
-        k = kve(mu, x)
-        with np.errstate(divide="ignore"):
-            value = mu * np.log(x) + np.log(k) - x
+    if mu < LARGE_ORDER:
+        log_k = np.log(kve(mu, np.minimum(x, _FAR)))
+        far = 0.5 * np.log(np.pi / (2.0 * x))  # the leading term; kve gives up at 1e10
+        value = mu * np.log(x) + np.where(x < _FAR, log_k, far) - x
     else:
-        value = mu * np.log(x) + _log_k_large(mu, x)
+        value = _log_h_large(mu, x)
     # For tiny t > 0, K_mu overflows: the limit 2^(|mu|-1) Gamma(|mu|) t^(mu-|mu|) holds to rounding there.
     order = max(abs(mu), np.finfo(float).tiny)
     limit = (order - 1.0) * np.log(2.0) + gammaln(order) + (mu - order) * np.log(x)
@@ -83,20 +84,21 @@ def _log_h(mu: float, nu: float, s: Array) -> Array:
     return out
 
 
-def _log_k_large(nu: float, x: Array) -> Array:
-    """log K_nu(x) by the expansion for large order, uniform in x (DLMF 10.41.4)."""
+def _log_h_large(nu: float, x: Array) -> Array:
+    """log x^nu K_nu(x) by the expansion for large order, uniform in x (DLMF 10.41.4)."""
     z = x / nu
     root = np.sqrt(1.0 + z * z)
     p = 1.0 / root
-    eta = root + np.log(z) - np.log1p(root)
+    eta = root - np.log1p(root)  # without log z, which cancels against x^nu
     q = p * p
     u1 = p * (3.0 - 5.0 * q) / 24.0
     u2 = q * (81.0 + q * (-462.0 + 385.0 * q)) / 1152.0
     u3 = p * q * (30375.0 + q * (-369603.0 + q * (765765.0 - 425425.0 * q))) / 414720.0
     u4 = q * q * (4465125.0 + q * (-94121676.0 + q * (349922430.0 + q * (-446185740.0 + 185910725.0 * q))))
     series = -u1 / nu + u2 / nu**2 - u3 / nu**3 + u4 / (39813120.0 * nu**4)
-    log_k: Array = 0.5 * np.log(np.pi / (2.0 * nu)) - nu * eta - 0.5 * np.log(root) + np.log1p(series)
-    return log_k
+    constant = nu * np.log(nu) + 0.5 * np.log(np.pi / (2.0 * nu))
+    log_h: Array = constant - nu * eta - 0.5 * np.log(root) + np.log1p(series)
+    return log_h
 
 
 def _ratio(numerator: Array, denominator: Array) -> Array:

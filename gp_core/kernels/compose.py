@@ -112,8 +112,8 @@ class Scaled(_Wrapper):
             return inner
         return np.concatenate([self._matrix(X, Z)[:, :, None], inner], axis=2)
 
-    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
-        value, gradient = self.kernel._contract(X, Z, W)
+    def _contract(self, X: Any, Z: Any, W: Array, upper: bool = False) -> tuple[float, Array]:
+        value, gradient = self.kernel._contract(X, Z, W, upper)
         value *= self._c
         own = np.full(int(self._is_free("scale")), value)
         return value, np.concatenate([own, self._c * gradient])
@@ -200,8 +200,8 @@ class Sum(_Combination):
     def _gradient_theta(self, X: Any, Z: Any) -> Array:
         return np.concatenate([kernel._gradient_theta(X, Z) for kernel in self.kernels], axis=2)
 
-    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
-        parts = [kernel._contract(X, Z, W) for kernel in self.kernels]
+    def _contract(self, X: Any, Z: Any, W: Array, upper: bool = False) -> tuple[float, Array]:
+        parts = [kernel._contract(X, Z, W, upper) for kernel in self.kernels]
         return sum(part[0] for part in parts), np.concatenate([part[1] for part in parts])
 
     def _gradient_x(self, X: Array, Z: Array | None) -> Array:
@@ -252,7 +252,7 @@ class Product(_Combination):
             parts.append(part * np.asarray(self._others(X, Z, i))[..., None])
         return np.concatenate(parts, axis=2)
 
-    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
+    def _contract(self, X: Any, Z: Any, W: Array, upper: bool = False) -> tuple[float, Array]:
         parts = [kernel._contract(X, Z, W * self._others(X, Z, i)) for i, kernel in enumerate(self.kernels)]
         return parts[0][0], np.concatenate([part[1] for part in parts])
 
@@ -302,12 +302,12 @@ class _Mapped(_Wrapper):
         slope = self._g(self.kernel._matrix(X, Z), 1)
         return slope[:, :, None] * self.kernel._gradient_theta(X, Z)
 
-    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
+    def _contract(self, X: Any, Z: Any, W: Array, upper: bool = False) -> tuple[float, Array]:
         K = self.kernel._matrix(X, Z)
         value = float(np.vdot(W, self._g(K, 0)))
         if not self.n_theta:
             return value, np.zeros(0)
-        return value, self.kernel._contract(X, Z, W * self._g(K, 1))[1]
+        return value, self.kernel._contract(X, Z, W * self._g(K, 1), upper)[1]
 
     def _gradient_x(self, X: Array, Z: Array | None) -> Array:
         return self._g(self.kernel._matrix(X, Z), 1)[:, :, None] * self.kernel._gradient_x(X, Z)

@@ -170,7 +170,7 @@ class Constant(Kernel):
     def _gradient_theta(self, X: Any, Z: Any) -> Array:
         return self._matrix(X, Z)[:, :, None] if self.n_theta else super()._gradient_theta(X, Z)
 
-    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
+    def _contract(self, X: Any, Z: Any, W: Array, upper: bool = False) -> tuple[float, Array]:
         value = float(self.value) * float(W.sum())
         return value, np.full(self.n_theta, value)
 
@@ -218,7 +218,7 @@ class White(Kernel):
     def _gradient_theta(self, X: Any, Z: Any) -> Array:
         return self._matrix(X, Z)[:, :, None] if self.n_theta else super()._gradient_theta(X, Z)
 
-    def _contract(self, X: Any, Z: Any, W: Array) -> tuple[float, Array]:
+    def _contract(self, X: Any, Z: Any, W: Array, upper: bool = False) -> tuple[float, Array]:
         value = float(self.variance) * float(np.trace(W)) if Z is None else 0.0
         return value, np.full(self.n_theta, value)
 

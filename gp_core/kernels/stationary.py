@@ -77,13 +77,25 @@ class Stationary(Kernel):
         scaled: Array = X / scale
         return scaled
 
+    def _centred(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
+        """Scaled points about a common centre: differences are the same, their products lose fewer digits."""
+        A = self._scaled(X)
+        centre = A.mean(axis=0)
+        A -= centre
+        return A, A if Z is None else self._scaled(Z) - centre
+
     def _squared_distances(self, X: Array, Z: Array | None) -> Array:
         A = self._scaled(X)
         B = A if Z is None else self._scaled(Z)
-        return _squared_distances(A, B)
+        return squared_distances(A, B)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        return self._profile(self._squared_distances(X, Z))
+        A = self._scaled(X)
+        B = A if Z is None else self._scaled(Z)
+        K = np.empty((len(A), len(B)))
+        for rows in _blocks(len(A), len(B)):
+            K[rows] = self._profile(squared_distances(A[rows], B))
+        return K
 
     def _diag(self, X: Array) -> Array:
         self._scaled(X[:1])
@@ -106,27 +118,25 @@ class Stationary(Kernel):
         parts += self._shape_gradient(s)
         return np.stack(parts, axis=-1) if parts else np.zeros((*s.shape, 0))
 
-    def _contract(self, X: Array, Z: Array | None, W: Array) -> tuple[float, Array]:
-        A = self._scaled(X)
-        B = A if Z is None else self._scaled(Z)
+    def _contract(self, X: Array, Z: Array | None, W: Array, upper: bool = False) -> tuple[float, Array]:
+        A, B = self._centred(X, Z)
         per_input = np.ndim(self.length_scale) == 1
         scale_gradient = np.zeros(A.shape[1] if per_input else 1)
         shape_gradient = np.zeros(0)
         value = 0.0
         for rows in _blocks(len(A), len(B)):
-            w = W[rows]
-            s = _squared_distances(A[rows], B)
+            columns = slice(rows.start if upper else 0, None)
+            w, a, b = W[rows, columns], A[rows], B[columns]
+            s = squared_distances(a, b)
             profile, slope = self._profile_and_slope(s)
-            value += float(np.vdot(w, profile))
+            value += _dot(w, profile)
             g = np.multiply(slope, w, out=slope)
-            if per_input:
-                for d in range(A.shape[1]):
-                    difference = np.subtract.outer(A[rows, d], B[:, d])
-                    np.multiply(difference, difference, out=difference)
-                    scale_gradient[d] += np.vdot(g, difference)
+            if per_input:  # sum_ij g_ij (a_i - b_j)^2 per input, as one matrix product
+                scale_gradient += g.sum(axis=1) @ a**2 + g.sum(axis=0) @ b**2
+                scale_gradient -= 2.0 * np.einsum("id,id->d", a, g @ b)
             else:
-                scale_gradient[0] += np.vdot(g, s)
-            parts = [float(np.vdot(w, part)) for part in self._shape_gradient(s)]
+                scale_gradient[0] += _dot(g, s)
+            parts = [_dot(w, part) for part in self._shape_gradient(s)]
             shape_gradient = shape_gradient + parts if shape_gradient.size else np.asarray(parts)
         free_scale = -2.0 * scale_gradient if self._is_free("length_scale") else np.zeros(0)
         return value, np.concatenate([free_scale, shape_gradient])
@@ -165,14 +175,11 @@ class Stationary(Kernel):
         return np.repeat(one[None], len(X), axis=0)
 
     def _input_vjp(self, X: Array, Z: Array | None, W: Array) -> Array:
-        A = self._scaled(X)
-        B = A if Z is None else self._scaled(Z)
+        A, B = self._centred(X, Z)
         out = np.empty_like(A)
         for rows in _blocks(len(A), len(B)):
-            g = W[rows] * self._slope(_squared_distances(A[rows], B))
-            for d in range(A.shape[1]):
-                difference = np.subtract.outer(A[rows, d], B[:, d])
-                out[rows, d] = np.einsum("ij,ij->i", g, difference)
+            g = W[rows] * self._slope(squared_distances(A[rows], B))
+            out[rows] = g.sum(axis=1)[:, None] * A[rows] - g @ B  # sum_j g_ij (a_i - b_j)
         return 2.0 * out * self._inverse_scales(X.shape[1])
 
 
@@ -303,9 +310,13 @@ class RationalQuadratic(Stationary):
         return [self._profile(s) * alpha * (u / (1.0 + u) - np.log1p(u))]
 
 
-def _squared_distances(A: Array, B: Array) -> Array:
+def squared_distances(A: Array, B: Array) -> Array:
     distances: Array = cdist(A, B, "sqeuclidean")  # by differences: exact zeros, no cancellation
     return distances
+
+
+def _dot(a: Array, b: Array) -> float:
+    return float(np.einsum("ij,ij->", a, b))
 
 
 def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:

@@ -48,9 +48,9 @@ class _Projected(_Wrapper):
         U, V, _ = self._mapped(X, Z)
         return self.kernel._gradient_theta(U, V)
 
-    def _contract(self, X: Array, Z: Array | None, W: Array) -> tuple[float, Array]:
+    def _contract(self, X: Array, Z: Array | None, W: Array, upper: bool = False) -> tuple[float, Array]:
         U, V, _ = self._mapped(X, Z)
-        return self.kernel._contract(U, V, W)
+        return self.kernel._contract(U, V, W, upper)
 
     def _gradient_x(self, X: Array, Z: Array | None) -> Array:
         U, V, J = self._mapped(X, Z)
@@ -129,9 +129,9 @@ class Metric(_Projected):
             parts.append(J_gradient[D:].ravel())
         return np.concatenate(parts) if parts else np.zeros(0)
 
-    def _contract(self, X: Array, Z: Array | None, W: Array) -> tuple[float, Array]:
+    def _contract(self, X: Array, Z: Array | None, W: Array, upper: bool = False) -> tuple[float, Array]:
         U, V, _ = self._mapped(X, Z)
-        value, inner = self.kernel._contract(U, V, W)
+        value, inner = self.kernel._contract(U, V, W, upper)
         # K depends on J through u = J x and v = J z.
         other = X if Z is None else Z
         J_gradient = self.kernel._input_vjp(U, V, W).T @ X

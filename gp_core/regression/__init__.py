@@ -1,5 +1,24 @@
 """Regression: ridge in primal and dual form, Bayesian linear, kernel smoothers, Gaussian processes."""
 
+from gp_core.regression.bayesian_linear import BayesianLinearRegression
+from gp_core.regression.contour import LikelihoodContour, likelihood_contour
 from gp_core.regression.gaussian_process import GaussianProcessRegressor
+from gp_core.regression.locally_weighted import LocallyWeightedRegression
+from gp_core.regression.means import ConstantMean, FunctionMean, LinearMean, Mean
+from gp_core.regression.nadaraya_watson import NadarayaWatson
+from gp_core.regression.ridge import KernelRidge, Ridge
 
-__all__ = ["GaussianProcessRegressor"]
+__all__ = [
+    "BayesianLinearRegression",
+    "ConstantMean",
+    "FunctionMean",
+    "GaussianProcessRegressor",
+    "KernelRidge",
+    "LikelihoodContour",
+    "LinearMean",
+    "LocallyWeightedRegression",
+    "Mean",
+    "NadarayaWatson",
+    "Ridge",
+    "likelihood_contour",
+]

@@ -102,14 +102,24 @@ def evidence(model: GPModel, X: Any, Y: Array, noise: Array | None, gradient: bo
     )
     if not gradient or not model.n_theta:
         return Evidence(value, np.zeros(0), factor, dual, factor.jitter)
-    W = factor.inverse(overwrite=True)
-    W *= -0.5 * outputs
-    for a in dual.T:
-        W = blas.dger(0.5, a, a, a=W, overwrite_a=1)
+    W = _weights(factor, dual)
     parts = []
     if model._is_free("noise_variance"):
         parts.append(np.array([float(model.noise_variance) * np.trace(W)]))
     if model.kernel.n_theta:
-        parts.append(model.kernel._contract(X, None, W.T)[1])  # W is symmetric, and W.T in C order
+        parts.append(model.kernel._contract(X, None, W, upper=True)[1])
     parts.append(model.mean.theta_vjp(X, dual))
     return Evidence(value, np.concatenate(parts), None, dual, factor.jitter)
+
+
+def _weights(factor: Cholesky, dual: Array) -> Array:
+    """W (N, N) folded into its upper triangle, W_ij + W_ji for i < j; consumes the factor.
+
+    Since dA is symmetric the sum over the folded half is the sum over all of W.
+    """
+    W = factor.inverse_lower(overwrite=True)
+    W *= -float(dual.shape[1])
+    for a in dual.T:
+        W = blas.dsyr(1.0, a, lower=1, a=W, overwrite_a=1)
+    W.T.flat[:: len(W) + 1] *= 0.5
+    return W.T  # Fortran order lower is C order upper

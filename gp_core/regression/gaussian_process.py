@@ -9,15 +9,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, as_covariance, as_float, as_vector, integer_at_least
-from gp_core.estimators import fit_inputs_and_targets, generator, query_inputs, report
-from gp_core.kernels import RBF, Kernel
+from gp_core.arrays import Array, integer_at_least
+from gp_core.estimators import default_kernel, fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.kernels import Kernel
 from gp_core.linalg import cholesky
 from gp_core.optimize import Optimum, minimize
 from gp_core.parameters import Bounds
 from gp_core.priors import Prior, log_prior
 from gp_core.regression.evidence import Evidence, GPModel, evidence
 from gp_core.regression.means import as_mean
+from gp_core.regression.noise import Noise
 
 _BATCH_ENTRIES = 2_000_000
 """Entries of K(X*, X) that prediction holds at a time."""
@@ -47,8 +48,8 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     random_state: seed of the restarts: None, an int or a numpy Generator
 
     After fit: kernel_, noise_variance_, mean_, theta_ and theta_names_ (noise, kernel, mean),
-    log_marginal_likelihood_value_, optimum_ (how the search went), jitter_ (added to the diagonal),
-    X_train_, y_train_.
+    log_marginal_likelihood_value_, optimum_ (how the search went), n_iter_, jitter_ (added to the
+    diagonal), X_train_, y_train_.
     """
 
     def __init__(
@@ -100,13 +101,12 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             model, self.optimum_ = self._learn(model)
         state = evidence(model, X, self._targets, self._noise)
         self._set_model(model, state)
+        self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
         report(self.optimum_, self.jitter_)
         return self
 
     def _model(self) -> GPModel:
-        kernel = 1.0 * RBF(1.0) if self.kernel is None else self.kernel
-        if not isinstance(kernel, Kernel):
-            raise ValueError(f"kernel must be a gp_core kernel, got {kernel!r}")
+        kernel = default_kernel(self.kernel)
         return GPModel(kernel, as_mean(self.mean), self.noise_variance, self.noise_variance_bounds)
 
     def _learn(self, model: GPModel) -> tuple[GPModel, Optimum]:
@@ -143,17 +143,12 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._factor, self._dual = state.factor, state.dual
 
     def _known_noise(self, noise: Any, n: int) -> Array | None:
-        if noise is None:
-            return None
-        noise = as_float(noise, "noise_covariance")
-        square = float(self._scale[0]) ** 2
-        if self._scale.size > 1 and self.normalize_y:
+        known = Noise.known(noise, n)
+        if known is None or not self.normalize_y:
+            return known
+        if self._scale.size > 1:
             raise ValueError("noise_covariance with normalize_y and several outputs: scale y yourself")
-        if noise.ndim == 1:
-            if (as_vector(noise, "noise_covariance", n) < 0.0).any():
-                raise ValueError("noise_covariance holds a negative variance")
-            return np.asarray(noise / square)
-        return as_covariance(noise, n, "noise_covariance") / square
+        return np.asarray(known / self._scale[0] ** 2)
 
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """log p(y) at theta (of the fitted model unless given), with its gradient (P,) if asked for.
@@ -195,23 +190,17 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             K = self.kernel_._matrix(batch, self.X_train_)
             mean[rows] = K @ self._dual
             if return_std:
-                variance[rows] = self.kernel_._diag(batch) - self._explained(K)
+                variance[rows] = self.kernel_._diag(batch) - self._factor.quadratic(K)
         mean += self._prior_mean(X)
         if not return_std:
             return self._shaped(mean)
         std = np.sqrt(np.maximum(variance, 0.0) + noise)[:, None] * self._scale
         return self._shaped(mean), std[:, 0] if self._single_output else std
 
-    def _batches(self, m: int) -> Iterator[slice]:
-        step = max(1, _BATCH_ENTRIES // len(self.X_train_))
+    def _batches(self, m: int, entries_per_point: int = 1) -> Iterator[slice]:
+        step = max(1, _BATCH_ENTRIES // (len(self.X_train_) * entries_per_point))
         for start in range(0, m, step):
             yield slice(start, start + step)
-
-    def _explained(self, K: Array) -> Array:
-        """(M,) with k_*' A^-1 k_*, from K(X*, X) (M, N), which is overwritten."""
-        V = self._factor.half_solve(K.T, overwrite=True)
-        squares: Array = np.einsum("nm,nm->m", V, V)
-        return squares
 
     def _prior_mean(self, X: Any) -> Array:
         m = self.mean_(X)
@@ -254,8 +243,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         prior = prior[:, None, :] if prior.ndim == 2 else prior
         mean = np.empty((len(X), self._dual.shape[1], D))
         covariance = np.empty((len(X), D, D))
-        for rows in self._batches(len(X) * D):  # a batch of points holds D times as many entries
-            points = slice(rows.start // D, max(rows.start // D + 1, -(-rows.stop // D)))
+        for points in self._batches(len(X), entries_per_point=D):
             batch = X[points]
             G = self.kernel_._gradient_x(batch, self.X_train_)  # (m, N, D)
             mean[points] = np.einsum("mnd,no->mod", G, self._dual)
@@ -303,7 +291,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     @property
     def relevance_(self) -> Array:
-        """(D,) relevance of each input: eta_d Var(x_d) with eta_d = 1 / l_d^2, near 0 where it does not matter.
+        """(D,) relevance of each input: eta_d Var(x_d) with eta_d = 1 / l_d^2, near 0 where it is idle.
 
         For a kernel with ARD, that is one length scale per input.
         """

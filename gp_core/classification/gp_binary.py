@@ -1,0 +1,165 @@
+"""One Gaussian process with a Bernoulli likelihood: hyperparameters, posterior, predictions.
+
+Shapes: N training points, M query points, P hyperparameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gp_core.arrays import Array
+from gp_core.classification.ep import expectation_propagation
+from gp_core.classification.laplace import laplace
+from gp_core.classification.links import Link
+from gp_core.classification.posterior import NOT_PSD, PSD_REMEDY, LatentPosterior
+from gp_core.classification.variational import variational
+from gp_core.kernels import Kernel
+from gp_core.linalg import cholesky
+from gp_core.optimize import Objective, Optimum, minimize
+from gp_core.priors import Prior, log_prior
+
+Inference = Callable[[Array, Array, Link, LatentPosterior | None], LatentPosterior]
+INFERENCE: dict[str, Inference] = {
+    "laplace": laplace,
+    "ep": expectation_propagation,
+    "variational": variational,
+}
+TOLERANCE = 1e-5
+"""Of the search for hyperparameters: the evidence itself is only known to about 1e-7."""
+
+_BATCH_ENTRIES = 2_000_000
+"""Entries of K(X*, X) that a prediction holds at a time."""
+
+
+@dataclass(frozen=True)
+class BinaryGP:
+    """p(y_i | f(x_i)) with f ~ GP(0, k), seen through a Gaussian approximation of p(f | y).
+
+    kernel: k
+    link: p(y | f)
+    X: training points (N, D), or N objects
+    posterior: q(f)
+    optimum: how the search for the hyperparameters went; None if they were given
+    """
+
+    kernel: Kernel
+    link: Link
+    X: Any
+    posterior: LatentPosterior
+    optimum: Optimum | None
+
+    def latent(self, X: Any) -> tuple[Array, Array]:
+        """Mean (M,) and variance (M,) of f at X."""
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        for rows in _batches(len(X), len(self.X)):
+            K_star = self.kernel(X[rows], self.X)
+            mean[rows], variance[rows] = self.posterior.latent(K_star, self.kernel.diag(X[rows]))
+        return mean, variance
+
+    def latent_mean(self, X: Any) -> Array:
+        """Mean (M,) of f at X, in O(N) per point."""
+        parts = [
+            self.kernel(X[rows], self.X) @ self.posterior.alpha for rows in _batches(len(X), len(self.X))
+        ]
+        return np.concatenate(parts)
+
+    def sample_latent(self, X: Any, n_samples: int, rng: np.random.Generator) -> Array:
+        """Functions (M, n_samples) drawn jointly from q at X."""
+        K_star = self.kernel(X, self.X)
+        covariance = self.posterior.covariance(K_star, self.kernel(X))
+        scale = max(float(self.kernel.diag(X).mean()), np.finfo(np.float64).tiny)
+        factor = cholesky(covariance, overwrite=True, scale=scale, remedy=PSD_REMEDY)
+        draws = factor.lower @ rng.standard_normal((len(X), n_samples))
+        return np.asarray(draws + (K_star @ self.posterior.alpha)[:, None])
+
+
+def fit_binary_gp(
+    kernel: Kernel,
+    X: Any,
+    y: Array,
+    link: Link,
+    inference: Inference,
+    *,
+    learn: bool,
+    priors: Mapping[str, Prior] | None,
+    n_restarts: int,
+    max_iter: int,
+    rng: np.random.Generator | None,
+) -> BinaryGP:
+    """The posterior under the hyperparameters that maximise the approximate evidence (times their prior).
+
+    kernel: k with the first hyperparameters to try
+    X: (N, D) points, or N objects
+    y: (N,) labels -1, +1
+    link: p(y | f)
+    inference: one of INFERENCE
+    learn: whether to learn the hyperparameters
+    priors: hyperparameter name -> Prior
+    n_restarts: further starts, drawn within the bounds
+    max_iter: iterations per start
+    rng: source of the restarts
+    """
+    optimum = None
+    last: LatentPosterior | None = None
+    if learn and kernel.n_theta:
+
+        @_remember_last
+        def negative(theta: Array) -> tuple[float, Array]:
+            nonlocal last
+            trial = kernel.with_theta(theta)
+            value, gradient, last = evidence_and_gradient(trial, X, y, link, inference, last)
+            prior, prior_gradient = log_prior(priors, trial)
+            return -value - prior, -gradient - prior_gradient
+
+        optimum = minimize(
+            negative,
+            kernel.theta,
+            kernel.bounds,
+            n_restarts=n_restarts,
+            max_iterations=max_iter,
+            rng=rng,
+            tolerance=TOLERANCE,
+        )
+        kernel = kernel.with_theta(optimum.x)
+    K = kernel(X)
+    # Inference never inverts K, so a matrix that is not a covariance could pass it unnoticed.
+    cholesky(K, what=NOT_PSD, remedy=PSD_REMEDY)
+    return BinaryGP(kernel, link, X, inference(K, y, link, last), optimum)
+
+
+def evidence_and_gradient(
+    kernel: Kernel,
+    X: Any,
+    y: Array,
+    link: Link,
+    inference: Inference,
+    start: LatentPosterior | None = None,
+) -> tuple[float, Array, LatentPosterior]:
+    """Approximate log p(y), its gradient (P,) by theta, and the posterior it was read from."""
+    K = kernel(X)
+    posterior = inference(K, y, link, start)
+    gradient = kernel._contract(X, None, posterior.evidence_weights(K))[1]
+    return posterior.log_evidence, gradient, posterior
+
+
+def _remember_last(objective: Objective) -> Objective:
+    """The objective, which answers at once when it is asked twice for the same point in a row."""
+    asked: tuple[Array, tuple[float, Array]] | None = None
+
+    def remembered(theta: Array) -> tuple[float, Array]:
+        nonlocal asked
+        if asked is None or not np.array_equal(theta, asked[0]):
+            asked = theta.copy(), objective(theta)
+        return asked[1]
+
+    return remembered
+
+
+def _batches(m: int, n: int) -> Iterator[slice]:
+    step = max(1, _BATCH_ENTRIES // n)
+    for start in range(0, m, step):
+        yield slice(start, start + step)

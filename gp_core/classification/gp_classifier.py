@@ -1,0 +1,222 @@
+"""Gaussian process classification."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from gp_core.arrays import Array, as_vector, integer_at_least
+from gp_core.classification.gp_binary import INFERENCE, evidence_and_gradient, fit_binary_gp
+from gp_core.classification.labels import class_probabilities, fit_inputs_and_labels, one_vs_rest, signs
+from gp_core.classification.links import LINKS
+from gp_core.estimators import generator, query_inputs, report
+from gp_core.kernels import RBF, Kernel
+from gp_core.priors import Prior
+
+
+class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """p(y = +1 | x) = s(f(x)), f ~ GP(0, k), s(f) = 1 / (1 + exp(-f)) (logit) or Φ(f) (probit).
+
+    p(f | y) is replaced by a Gaussian q; then
+
+        p(y_* = +1 | x_*, y) = ∫ s(f_*) q(f_*) df_*
+
+    in closed form for probit, by quadrature for logit. Hyperparameters maximise the approximate evidence of
+    the labels. Several classes are learned one against the rest, each with its own hyperparameters, and the
+    probabilities are scaled to add up to 1. Cost: O(N³) per evaluation of the evidence, O(N) per predicted
+    latent mean, O(N²) per predicted probability.
+
+    kernel: k; None for 1.0 * RBF(1.0)
+    inference: how q is chosen. "laplace": at the mode, the fastest. "ep": by the moments of every factor,
+        the most accurate. "variational": by a lower bound on the evidence, which it maximises
+    link: "logit" or "probit"
+    optimizer: "lbfgs", or None to keep the hyperparameters as given
+    n_restarts_optimizer: further starts, drawn uniformly within the bounds of theta
+    priors: hyperparameter name -> Prior, see `gp_core.priors`
+    max_iter: iterations of the optimiser per start
+    random_state: seed of the restarts: None, an int or a numpy Generator
+
+    After fit: classes_, kernel_ (with more than two classes, a tuple: one per class),
+    log_marginal_likelihood_value_ (summed over the classes), models_ (the `BinaryGP` of each class, with the
+    posterior and how the search went).
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        inference: str = "laplace",
+        link: str = "logit",
+        optimizer: str | None = "lbfgs",
+        n_restarts_optimizer: int = 0,
+        priors: Mapping[str, Prior] | None = None,
+        max_iter: int = 200,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.inference = inference
+        self.link = link
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.priors = priors
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any) -> GaussianProcessClassifier:
+        """Learn the hyperparameters from X (N, D), or N objects, and labels y (N,); approximate p(f | y)."""
+        kernel = 1.0 * RBF(1.0) if self.kernel is None else self.kernel
+        if not isinstance(kernel, Kernel):
+            raise ValueError(f"kernel must be a gp_core kernel, got {kernel!r}")
+        inference = _choice(INFERENCE, self.inference, "inference")
+        link = _choice(LINKS, self.link, "link")
+        if self.optimizer not in ("lbfgs", None):
+            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
+        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
+        max_iter = integer_at_least(self.max_iter, 1, "max_iter")
+        X, codes = fit_inputs_and_labels(self, X, y, kernel)
+        rng = generator(self.random_state) if n_restarts else None
+        self.models_ = tuple(
+            fit_binary_gp(
+                kernel,
+                X,
+                signs(codes, code),
+                link,
+                inference,
+                learn=self.optimizer is not None,
+                priors=self.priors,
+                n_restarts=n_restarts,
+                max_iter=max_iter,
+                rng=rng,
+            )
+            for code in one_vs_rest(len(self.classes_))
+        )
+        self._codes = codes
+        kernels = tuple(model.kernel for model in self.models_)
+        self.kernel_ = kernels[0] if len(kernels) == 1 else kernels
+        self.log_marginal_likelihood_value_ = sum(model.posterior.log_evidence for model in self.models_)
+        for model in self.models_:
+            report(model.optimum, 0.0)
+            if not model.posterior.converged:
+                warnings.warn(
+                    f"{self.inference} did not converge in {model.posterior.iterations} iterations: "
+                    "bound the kernel's variance, or use another inference",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+        return self
+
+    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
+        """Approximate log p(y), with its gradient if asked for; for "variational" a lower bound on log p(y).
+
+        Summed over the one-vs-rest models. Priors on hyperparameters are not in it.
+
+        theta: (P,) hyperparameters, or (C P,) for C > 2 classes, one set after the other; the learned ones
+            unless given
+        eval_gradient: also return the gradient, of theta's shape
+        """
+        check_is_fitted(self)
+        if theta is None and not eval_gradient:
+            return self.log_marginal_likelihood_value_
+        parts: list[Array]
+        if theta is None:
+            parts = [model.kernel.theta for model in self.models_]
+        else:
+            size = self.models_[0].kernel.n_theta
+            parts = np.split(as_vector(theta, "theta", size * len(self.models_)), len(self.models_))
+        inference = INFERENCE[self.inference]
+        results = [
+            evidence_and_gradient(
+                model.kernel.with_theta(part), model.X, signs(self._codes, code), model.link, inference
+            )
+            for model, part, code in zip(self.models_, parts, one_vs_rest(len(self.classes_)), strict=True)
+        ]
+        value = sum(result[0] for result in results)
+        return (value, np.concatenate([result[1] for result in results])) if eval_gradient else value
+
+    # -- prediction ------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Most probable label (M,) at X."""
+        check_is_fitted(self)
+        if len(self.models_) == 1:
+            # s is symmetric, so the average of s(f) exceeds 1/2 exactly where the mean of f exceeds 0.
+            X = query_inputs(self, X, self.models_[0].kernel)
+            winners = (self.models_[0].latent_mean(X) > 0.0).astype(np.intp)
+        else:
+            winners = np.argmax(self.predict_proba(X), axis=1)
+        labels: NDArray[Any] = self.classes_[winners]
+        return labels
+
+    def predict_proba(
+        self, X: Any, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
+    ) -> Array:
+        """Probabilities (M, C) of the classes at X, averaged over the posterior of f.
+
+        method: "integral", or "sampling" for a Monte Carlo average of s(f), to check the former with
+        n_samples: draws per point, for "sampling"
+        random_state: seed of the draws: None, an int or a numpy Generator
+        """
+        check_is_fitted(self)
+        if method not in ("integral", "sampling"):
+            raise ValueError(f'method must be "integral" or "sampling", got {method!r}')
+        X = query_inputs(self, X, self.models_[0].kernel)
+        rng = generator(random_state) if method == "sampling" else None
+        n_samples = integer_at_least(n_samples, 1, "n_samples")
+        columns = []
+        for model in self.models_:
+            mean, variance = model.latent(X)
+            if rng is None:
+                columns.append(model.link.class_probability(mean, variance))
+            else:
+                columns.append(_sampled_probability(model.link.probability, mean, variance, n_samples, rng))
+        return class_probabilities(np.stack(columns, axis=1))
+
+    def predict_latent(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean of f at X: (M,), or (M, C) for C > 2 classes; with its deviation if asked for."""
+        check_is_fitted(self)
+        X = query_inputs(self, X, self.models_[0].kernel)
+        if not return_std:
+            return _columns([model.latent_mean(X) for model in self.models_])
+        moments = [model.latent(X) for model in self.models_]
+        return _columns([mean for mean, _ in moments]), _columns([np.sqrt(v) for _, v in moments])
+
+    def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Functions f drawn jointly at X from the posterior: (M, n_samples), or (M, C, n_samples) for C > 2.
+
+        n_samples: number of functions
+        random_state: seed: None, an int or a numpy Generator
+        """
+        check_is_fitted(self)
+        X = query_inputs(self, X, self.models_[0].kernel)
+        n_samples = integer_at_least(n_samples, 1, "n_samples")
+        rng = generator(random_state)
+        return _columns([model.sample_latent(X, n_samples, rng) for model in self.models_])
+
+
+def _choice(table: Mapping[str, Any], name: Any, what: str) -> Any:
+    if not isinstance(name, str) or name not in table:
+        raise ValueError(f"{what} must be one of {', '.join(map(repr, table))}, got {name!r}")
+    return table[name]
+
+
+def _columns(parts: list[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
+
+
+def _sampled_probability(
+    probability: Any, mean: Array, variance: Array, n_samples: int, rng: np.random.Generator
+) -> Array:
+    """(M,) averages of s(f) over draws of f ~ N(mean, variance), point by point to bound the memory."""
+    std = np.sqrt(variance)
+    return np.array(
+        [probability(m + s * rng.standard_normal(n_samples)).mean() for m, s in zip(mean, std, strict=True)]
+    )

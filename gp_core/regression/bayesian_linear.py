@@ -1,0 +1,280 @@
+"""Bayesian linear regression: a Gaussian prior on the weights, the whole posterior after the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from gp_core.arrays import Array, as_covariance, as_float, integer_at_least
+from gp_core.basis import Basis, PolynomialBasis
+from gp_core.estimators import fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.linalg import cholesky
+from gp_core.optimize import Optimum, minimize
+from gp_core.parameters import POSITIVE, Bounds, Parameter, Parametrised, Values
+from gp_core.regression.noise import Noise
+
+
+@dataclass(frozen=True, repr=False)
+class _Hyperparameters(Parametrised):
+    """What type-2 maximum likelihood chooses: the noise, the scale of the prior, the features."""
+
+    basis: Basis
+    noise_variance: Values
+    prior_scale: Values = 1.0
+    noise_variance_bounds: Bounds = POSITIVE
+    prior_scale_bounds: Bounds = POSITIVE
+
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise_variance"), Parameter("prior_scale"))
+
+    def _children(self) -> tuple[Basis, ...]:
+        return (self.basis,)
+
+    def _with_children(self, children: tuple[Any, ...]) -> Self:
+        return type(self)(children[0], self.noise_variance, self.prior_scale, *self._bounds())
+
+    def _bounds(self) -> tuple[Bounds, Bounds]:
+        return self.noise_variance_bounds, self.prior_scale_bounds
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """w ~ N(mean, root root'), the same covariance for every output.
+
+    mean: (F, O)
+    root: (F, F), any square root of the covariance, so that a singular prior is as good as any
+    """
+
+    mean: Array
+    root: Array
+
+    def update(self, Phi: Array, Y: Array, noise: Noise) -> tuple[_Weights, float]:
+        """The posterior after Y = Phi w + e, and log p(Y).
+
+        With w = mean + root u, u ~ N(0, I) and B = Phi root, the posterior precision of u is I + B'R^-1 B.
+        """
+        B = Phi @ self.root
+        precision = B.T @ noise.solve(B)
+        precision.flat[:: len(precision) + 1] += 1.0
+        factor = cholesky(
+            precision, overwrite=True, what="the posterior precision", remedy="scale the features"
+        )
+        u = factor.solve(B.T @ noise.solve(Y - Phi @ self.mean))
+        mean = self.mean + self.root @ u
+        rest = Y - Phi @ mean
+        n, outputs = Y.shape
+        log_evidence = -0.5 * (
+            float(np.vdot(rest, noise.solve(rest))) + float(np.vdot(u, u))
+        ) - 0.5 * outputs * (factor.log_determinant + noise.log_determinant + n * np.log(2.0 * np.pi))
+        return _Weights(mean, factor.half_solve(self.root.T).T), log_evidence
+
+    @property
+    def covariance(self) -> Array:
+        product: Array = self.root @ self.root.T
+        return product
+
+
+class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """y = phi(x)'w + e, w ~ N(m0, S0), e ~ N(0, R), R = noise_variance I + Lambda.
+
+        S = (S0^-1 + Phi'R^-1 Phi)^-1            posterior covariance of w
+        m = m0 + S Phi'R^-1 (y - Phi m0)         posterior mean of w
+        f(x) ~ N(phi(x)'m, phi(x)'S phi(x))      prediction; an observation adds noise_variance
+
+    O(N F^2 + F^3). It is the Gaussian process with kernel phi(x)'S0 phi(z) and mean phi(x)'m0; with m0 = 0
+    and S0 = I the posterior mean is ridge regression with alpha = noise_variance.
+
+    basis: phi; None for (1, x), see `gp_core.basis`
+    prior_mean: m0, a number, (F,) or (F, O)
+    prior_covariance: S0, a variance, variances (F,) or a covariance (F, F), possibly singular
+    noise_variance: of independent noise, > 0
+    optimizer: None to keep all this as given; "lbfgs" for type-2 maximum likelihood: noise_variance, a factor
+        on S0 and the free parameters of the basis (learned features) maximise log p(y)
+    n_restarts_optimizer: further starts, drawn within the bounds
+    max_iter: iterations per start
+    random_state: seed of the restarts
+
+    After fit: weights_mean_ (F,) or (F, O), weights_covariance_ (F, F), basis_, noise_variance_,
+    prior_scale_, log_marginal_likelihood_value_, optimum_, n_iter_.
+    """
+
+    def __init__(
+        self,
+        basis: Basis | None = None,
+        *,
+        prior_mean: Any = 0.0,
+        prior_covariance: Any = 1.0,
+        noise_variance: float = 1.0,
+        optimizer: str | None = None,
+        n_restarts_optimizer: int = 0,
+        max_iter: int = 200,
+        random_state: Any = None,
+    ) -> None:
+        self.basis = basis
+        self.prior_mean = prior_mean
+        self.prior_covariance = prior_covariance
+        self.noise_variance = noise_variance
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, noise_covariance: Any = None) -> BayesianLinearRegression:
+        """The posterior from X (N, D) and y (N,) or (N, O).
+
+        noise_covariance: Lambda, the known part of the noise: variances (N,) or a covariance (N, N)
+        """
+        if self.optimizer not in ("lbfgs", None):
+            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
+        X, y = fit_inputs_and_targets(self, X, y)
+        Y = y[:, None] if y.ndim == 1 else y
+        model = self._hyperparameters()
+        known = Noise.known(noise_covariance, len(Y))
+        self.optimum_: Optimum | None = None
+        if self.optimizer is not None:
+            model, self.optimum_ = self._learn(model, X, Y, known)
+        self.basis_ = model.basis
+        self.noise_variance_, self.prior_scale_ = float(model.noise_variance), float(model.prior_scale)
+        self._single_output = y.ndim == 1
+        prior = self._prior(model, X, Y.shape[1])
+        self._weights, value = prior.update(
+            model.basis(X), Y, Noise.total(self.noise_variance_, known, len(Y))
+        )
+        self.log_marginal_likelihood_value_ = value
+        self._publish()
+        self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
+        report(self.optimum_, 0.0)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, noise_covariance: Any = None) -> BayesianLinearRegression:
+        """Take the posterior so far as the prior and add further data; the result is that of one batch.
+
+        Hyperparameters stay as they are: those of `fit`, or those given if there was none.
+        """
+        if not hasattr(self, "_weights"):
+            given = self.get_params() | {"optimizer": None}
+            first = type(self)(**given).fit(X, y, noise_covariance)
+            self.__dict__.update({k: v for k, v in vars(first).items() if k not in given})
+            return self
+        X = query_inputs(self, X)
+        Y = as_float(y, "y")
+        expected = (len(X),) if self._single_output else (len(X), self._weights.mean.shape[1])
+        if Y.shape != expected:
+            raise ValueError(f"y must have shape {expected} to go on from the data before, got {Y.shape}")
+        noise = Noise.total(self.noise_variance_, Noise.known(noise_covariance, len(X)), len(X))
+        self._weights, value = self._weights.update(self.basis_(X), Y.reshape(len(X), -1), noise)
+        self.log_marginal_likelihood_value_ += value  # p(y1, y2) = p(y1) p(y2 | y1)
+        self._publish()
+        return self
+
+    def _hyperparameters(self) -> _Hyperparameters:
+        basis = PolynomialBasis(1) if self.basis is None else self.basis
+        if not isinstance(basis, Basis):
+            raise ValueError(f"basis must be a gp_core Basis, got {basis!r}")
+        return _Hyperparameters(basis, self.noise_variance)
+
+    def _prior(self, model: _Hyperparameters, X: Array, outputs: int) -> _Weights:
+        size = model.basis(X[:1]).shape[1]
+        mean = as_float(self.prior_mean, "prior_mean")
+        if mean.ndim == 1:
+            mean = mean[:, None]
+        if mean.ndim == 2 and mean.shape not in ((size, 1), (size, outputs)):
+            raise ValueError(
+                f"prior_mean must be a number, ({size},) or ({size}, {outputs}), got {mean.shape}"
+            )
+        covariance = as_covariance(self.prior_covariance, size, "prior_covariance")
+        root = np.sqrt(float(model.prior_scale)) * _square_root(covariance)
+        return _Weights(np.broadcast_to(mean, (size, outputs)).copy(), root)
+
+    def _learn(
+        self, start: _Hyperparameters, X: Array, Y: Array, known: Array | None
+    ) -> tuple[_Hyperparameters, Optimum]:
+        def negative(theta: Array) -> tuple[float, Array]:
+            model = start.with_theta(theta)
+            value, gradient = self._evidence(model, X, Y, known)
+            return -value, -gradient
+
+        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
+        optimum = minimize(
+            negative,
+            start.theta,
+            start.bounds,
+            n_restarts=n_restarts,
+            rng=generator(self.random_state) if n_restarts else None,
+            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
+        )
+        return start.with_theta(optimum.x), optimum
+
+    def _evidence(
+        self, model: _Hyperparameters, X: Array, Y: Array, known: Array | None
+    ) -> tuple[float, Array]:
+        """log p(Y) and its gradient by (noise_variance, prior_scale, basis), in the space of weights.
+
+        With A = R + Phi S0 Phi' and a = A^-1 (Y - Phi m0) = R^-1 (Y - Phi m), the gradient by A is
+        W = (a a' - A^-1) / 2, and A^-1 Phi S0 = R^-1 Phi S takes every product with W to F columns.
+        """
+        variance = float(model.noise_variance)
+        noise = Noise.total(variance, known, len(Y))
+        prior = self._prior(model, X, Y.shape[1])
+        Phi = model.basis(X)
+        posterior, value = prior.update(Phi, Y, noise)
+        outputs = Y.shape[1]
+        a = noise.solve(Y - Phi @ posterior.mean)
+        whitened = noise.solve(Phi) @ posterior.root  # R^-1 Phi S = whitened root'
+        by_noise = 0.5 * (np.vdot(a, a) - outputs * (noise.trace_inverse - np.vdot(whitened, whitened)))
+        explained = np.vdot(Phi @ (posterior.mean - prior.mean), a)  # a'Phi S0 Phi'a
+        by_scale = 0.5 * (explained - outputs * np.vdot(whitened, Phi @ posterior.root))
+        by_phi = a @ posterior.mean.T - outputs * whitened @ posterior.root.T
+        gradient = np.concatenate([[variance * by_noise, by_scale], model.basis.theta_vjp(X, by_phi)])
+        return value, gradient
+
+    def _publish(self) -> None:
+        mean = self._weights.mean
+        self.weights_mean_ = mean[:, 0] if self._single_output else mean
+        self.weights_covariance_ = self._weights.covariance
+
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
+    ) -> Any:
+        """Posterior mean (M,) or (M, O) of f at X, then its deviation (same shape) or covariance (M, M).
+
+        include_noise: deviation or covariance of new observations, with noise_variance, instead of f
+        """
+        check_is_fitted(self)
+        if return_std and return_cov:
+            raise ValueError("ask for return_std or return_cov, not both")
+        Phi = self.basis_(query_inputs(self, X))
+        mean = Phi @ self.weights_mean_
+        if not (return_std or return_cov):
+            return mean
+        noise = self.noise_variance_ if include_noise else 0.0
+        V = Phi @ self._weights.root
+        if return_cov:
+            covariance = V @ V.T
+            covariance.flat[:: len(covariance) + 1] += noise
+            return mean, covariance
+        std = np.sqrt(np.einsum("mf,mf->m", V, V) + noise)
+        return mean, std if self._single_output else np.repeat(std[:, None], mean.shape[1], axis=1)
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Functions drawn from the posterior at X: (M, n_samples) or (M, O, n_samples)."""
+        check_is_fitted(self)
+        Phi = self.basis_(query_inputs(self, X))
+        n_samples = integer_at_least(n_samples, 1, "n_samples")
+        size, outputs = self._weights.mean.shape
+        white = generator(random_state).standard_normal((size, outputs * n_samples))
+        spread = (self._weights.root @ white).reshape(size, outputs, n_samples)
+        draws: Array = np.einsum("mf,fos->mos", Phi, self._weights.mean[:, :, None] + spread)
+        return draws[:, 0] if self._single_output else draws
+
+
+def _square_root(covariance: Array) -> Array:
+    values, vectors = np.linalg.eigh(covariance)
+    size = max(float(np.abs(values).max()), np.finfo(float).tiny)
+    if values[0] < -1e-10 * size:
+        raise ValueError(f"prior_covariance is not positive semi-definite (eigenvalue {values[0]:.3g})")
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root

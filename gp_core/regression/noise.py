@@ -1,0 +1,66 @@
+"""The covariance R of the noise: independent, different per point, or correlated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gp_core.arrays import Array, as_covariance, as_float, as_vector
+from gp_core.linalg import Cholesky, cholesky
+
+
+@dataclass(frozen=True)
+class Noise:
+    """R = noise_variance I + Lambda.
+
+    variances: (N,) the diagonal of R
+    factor: of R if it is not diagonal, else None
+    """
+
+    variances: Array
+    factor: Cholesky | None
+
+    @staticmethod
+    def known(noise_covariance: Any, n: int) -> Array | None:
+        """Lambda as None, variances (N,) or a covariance (N, N), checked."""
+        if noise_covariance is None:
+            return None
+        noise = as_float(noise_covariance, "noise_covariance")
+        if noise.ndim == 1:
+            if (as_vector(noise, "noise_covariance", n) < 0.0).any():
+                raise ValueError("noise_covariance holds a negative variance")
+            return noise
+        return as_covariance(noise, n, "noise_covariance")
+
+    @classmethod
+    def total(cls, variance: float, known: Array | None, n: int) -> Noise:
+        """R for n points."""
+        if known is None or known.ndim == 1:
+            return cls(np.full(n, variance) + (0.0 if known is None else known), None)
+        R = known.copy()
+        R.flat[:: n + 1] += variance
+        variances = np.diagonal(R).copy()
+        return cls(variances, cholesky(R, overwrite=True, what="noise_covariance"))
+
+    def solve(self, B: Array) -> Array:
+        """R^-1 B for B (N, C)."""
+        if self.factor is not None:
+            return self.factor.solve(B)
+        quotient: Array = B / self.variances[:, None]
+        return quotient
+
+    @property
+    def log_determinant(self) -> float:
+        """log |R|."""
+        if self.factor is not None:
+            return self.factor.log_determinant
+        return float(np.log(self.variances).sum())
+
+    @property
+    def trace_inverse(self) -> float:
+        """tr R^-1."""
+        if self.factor is not None:
+            return float(np.trace(self.factor.inverse_lower()))
+        return float((1.0 / self.variances).sum())

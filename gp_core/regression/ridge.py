@@ -1,0 +1,115 @@
+"""Ridge regression in its primal and dual form, and with a kernel in place of the inner products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from gp_core.arrays import Array, non_negative
+from gp_core.basis import Basis
+from gp_core.estimators import default_kernel, fit_inputs_and_targets, query_inputs
+from gp_core.kernels import Kernel
+from gp_core.linalg import cholesky, report_jitter
+
+
+class Ridge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """w = argmin |Phi w - y|^2 / 2 + alpha |w|^2 / 2, f(x) = phi(x)'w + b.
+
+        primal: w = (Phi'Phi + alpha I_F)^-1 Phi'y       O(N F^2 + F^3)
+        dual:   w = Phi'(Phi Phi' + alpha I_N)^-1 y      O(N^2 F + N^3)
+
+    The two are equal; the smaller system is solved. The offset b is not penalised.
+
+    alpha: weight of the penalty, >= 0
+    basis: phi; None for the inputs themselves
+    fit_intercept: whether there is an offset b
+    solver: "auto", "primal" or "dual"
+
+    After fit: coef_ (F,) or (O, F), intercept_, solver_ (the form that was used), jitter_.
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        basis: Basis | None = None,
+        fit_intercept: bool = True,
+        solver: str = "auto",
+    ) -> None:
+        self.alpha = alpha
+        self.basis = basis
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+
+    def fit(self, X: Any, y: Any) -> Ridge:
+        """From X (N, D) and y (N,) or (N, O)."""
+        alpha = non_negative(self.alpha, "alpha")
+        if self.solver not in ("auto", "primal", "dual"):
+            raise ValueError(f'solver must be "auto", "primal" or "dual", got {self.solver!r}')
+        X, y = fit_inputs_and_targets(self, X, y)
+        Phi = self._features(X)
+        Y = y[:, None] if y.ndim == 1 else y
+        n, n_features = Phi.shape
+        feature_mean = Phi.mean(axis=0) if self.fit_intercept else np.zeros(n_features)
+        target_mean = Y.mean(axis=0) if self.fit_intercept else np.zeros(Y.shape[1])
+        Phi, Y = Phi - feature_mean, Y - target_mean
+        self.solver_ = ("primal" if n_features <= n else "dual") if self.solver == "auto" else self.solver
+        gram = Phi.T @ Phi if self.solver_ == "primal" else Phi @ Phi.T
+        gram.flat[:: len(gram) + 1] += alpha
+        factor = cholesky(gram, overwrite=True, what="the system", remedy="raise alpha")
+        w = factor.solve(Phi.T @ Y) if self.solver_ == "primal" else Phi.T @ factor.solve(Y)
+        self.jitter_ = factor.jitter
+        report_jitter(factor.jitter, "the ridge system", "Features that depend on each other and alpha = 0")
+        intercept = target_mean - feature_mean @ w
+        self.coef_ = w[:, 0] if y.ndim == 1 else w.T
+        self.intercept_ = float(intercept[0]) if y.ndim == 1 else intercept
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """f at X, (M,) or (M, O)."""
+        check_is_fitted(self)
+        prediction: Array = self._features(query_inputs(self, X)) @ self.coef_.T + self.intercept_
+        return prediction
+
+    def _features(self, X: Array) -> Array:
+        return X if self.basis is None else self.basis(X)
+
+
+class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """f(x) = k(x, X) a, a = (K + alpha I)^-1 y: ridge regression in the feature space of the kernel.
+
+    It is the posterior mean of a Gaussian process with noise variance alpha. O(N^3) to fit, O(N) to predict.
+
+    kernel: k; None for 1.0 * RBF(1.0)
+    alpha: weight of the penalty, >= 0
+
+    After fit: dual_coef_ a (N,) or (N, O), X_fit_, kernel_, jitter_.
+    """
+
+    def __init__(self, kernel: Kernel | None = None, *, alpha: float = 1.0) -> None:
+        self.kernel = kernel
+        self.alpha = alpha
+
+    def fit(self, X: Any, y: Any) -> KernelRidge:
+        """From X (N, D) or N objects, and y (N,) or (N, O)."""
+        alpha = non_negative(self.alpha, "alpha")
+        kernel = default_kernel(self.kernel)
+        X, y = fit_inputs_and_targets(self, X, y, kernel)
+        K = kernel(X)
+        K.flat[:: len(K) + 1] += alpha
+        factor = cholesky(K, overwrite=True, remedy="raise alpha")
+        self.kernel_, self.X_fit_ = kernel, X
+        self.dual_coef_ = factor.solve(y)
+        self.jitter_ = factor.jitter
+        report_jitter(factor.jitter, "the kernel matrix", "Duplicate points or a tiny alpha")
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """f at X, (M,) or (M, O)."""
+        check_is_fitted(self)
+        X = query_inputs(self, X, self.kernel_)
+        prediction: Array = self.kernel_(X, self.X_fit_) @ self.dual_coef_
+        return prediction

@@ -1,0 +1,123 @@
+"""scikit-learn's own checks for every estimator, and the tools around them."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gp_core import (
+    BayesianLinearRegression,
+    GaussianProcessRegressor,
+    KernelRidge,
+    LocallyWeightedRegression,
+    NadarayaWatson,
+    Ridge,
+)
+from gp_core.basis import GaussianBasis
+from gp_core.kernels import RBF, EditDistance, Matern, SetIntersection, White
+
+CHECKED = [
+    Ridge(),
+    KernelRidge(),
+    BayesianLinearRegression(),
+    BayesianLinearRegression(optimizer="lbfgs"),
+    NadarayaWatson(),
+    LocallyWeightedRegression(),
+    LocallyWeightedRegression(degree=0, span=0.1, robust_iterations=1),
+    GaussianProcessRegressor(),
+    GaussianProcessRegressor(1.0 * Matern(1.0) + White(0.1), normalize_y=True, noise_variance_bounds="fixed"),
+]
+ESTIMATORS = [
+    *CHECKED,
+    Ridge(solver="dual"),
+    KernelRidge(Matern(2.0), alpha=0.1),
+    NadarayaWatson(RBF(1.0), optimizer=None),
+    LocallyWeightedRegression(RBF(1.0), degree=2),
+    GaussianProcessRegressor(optimizer=None),
+]
+
+
+@parametrize_with_checks(CHECKED)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def data(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.05 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+def test_in_a_pipeline_and_cross_validated(estimator):
+    X, y = data()
+    scores = cross_val_score(make_pipeline(StandardScaler(), estimator), X, y, cv=3)
+    assert np.isfinite(scores).all()
+
+
+def test_grid_search_over_kernels():
+    X, y = data()
+    kernels = [RBF(0.01), RBF(1.0)]
+    search = GridSearchCV(KernelRidge(), {"kernel": kernels, "alpha": [0.01, 10.0]}, cv=3).fit(X, y)
+    assert search.best_params_ == {"kernel": RBF(1.0), "alpha": 0.01}
+
+
+def test_multi_output_wrapper_agrees_with_several_outputs():
+    X, y = data()
+    Y = np.stack([y, 2.0 * y + X[:, 0]], axis=1)
+    for estimator in (KernelRidge(RBF(1.0)), Ridge(), LocallyWeightedRegression(RBF(1.0))):
+        wrapped = MultiOutputRegressor(estimator).fit(X, Y).predict(X)
+        np.testing.assert_allclose(estimator.fit(X, Y).predict(X), wrapped, rtol=1e-9, atol=1e-10)
+
+
+SETS = [{1}, {2}, {1, 2}, {1, 2, 3}, {3}, {2, 3}, set(), {1, 3}]
+WORDS = ["a", "ab", "abc", "abcd", "b", "bc", "", "abd"]
+
+
+@pytest.mark.parametrize(
+    ("objects", "kernel"),
+    [
+        (SETS, SetIntersection()),
+        (SETS, 0.5 * SetIntersection(normalized=True) + 1.0),
+        (WORDS, EditDistance(0.5)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda k: KernelRidge(k, alpha=1e-6),
+        lambda k: GaussianProcessRegressor(k, noise_variance=1e-6, optimizer=None),
+        lambda k: GaussianProcessRegressor(k),
+        lambda k: NadarayaWatson(k),
+        lambda k: LocallyWeightedRegression(k, degree=0),
+    ],
+    ids=["kernel ridge", "gp", "gp learned", "nadaraya-watson", "loess 0"],
+)
+def test_sets_and_strings_go_through_the_same_estimators(objects, kernel, make):
+    y = np.array([len(o) for o in objects], dtype=float)
+    model = make(kernel).fit(objects, y)
+    prediction = model.predict(objects)
+    assert prediction.shape == y.shape
+    assert np.isfinite(prediction).all()
+    array = np.empty(len(objects), dtype=object)
+    array[:] = objects
+    np.testing.assert_allclose(model.predict(array), prediction)
+    scores = cross_val_score(make(kernel), objects, y, cv=2, scoring="neg_mean_squared_error")
+    assert np.isfinite(scores).all()
+
+
+def test_interpolation_on_sets():
+    y = np.array([len(o) for o in SETS], dtype=float)
+    model = KernelRidge(SetIntersection(), alpha=1e-9).fit(SETS, y)
+    np.testing.assert_allclose(model.predict(SETS), y, atol=1e-6)
+
+
+def test_basis_survives_clone_and_search():
+    X, y = data()
+    bases = [GaussianBasis([[0.0, 0.0]], width=w) for w in (0.1, 1.0)]
+    search = GridSearchCV(BayesianLinearRegression(), {"basis": [None, *bases]}, cv=3).fit(X, y)
+    assert search.best_params_["basis"] is None

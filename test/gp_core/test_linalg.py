@@ -1,0 +1,104 @@
+"""The one Cholesky: against numpy and scipy, with jitter that is reported and errors that advise."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gp_core.linalg import JitterWarning, cholesky, mirror_lower, report_jitter
+
+
+def positive_definite(n, seed=0, floor=0.1):
+    B = np.random.default_rng(seed).normal(size=(n, n))
+    return B @ B.T + floor * np.eye(n)
+
+
+@given(st.integers(1, 30), st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_factor_solves_and_determinant(n, seed):
+    A = positive_definite(n, seed)
+    factor = cholesky(A)
+    assert factor.jitter == 0.0
+    np.testing.assert_allclose(factor.lower, np.linalg.cholesky(A), atol=1e-10 * n)
+    b, B = np.arange(1.0, n + 1), np.random.default_rng(1).normal(size=(n, 3))
+    np.testing.assert_allclose(A @ factor.solve(b), b, atol=1e-8)
+    np.testing.assert_allclose(A @ factor.solve(B), B, atol=1e-8)
+    np.testing.assert_allclose(factor.lower @ factor.half_solve(B), B, atol=1e-9)
+    np.testing.assert_allclose(factor.lower @ factor.half_solve(b), b, atol=1e-9)
+    assert factor.log_determinant == pytest.approx(np.linalg.slogdet(A)[1], abs=1e-8)
+    np.testing.assert_allclose(factor.inverse() @ A, np.eye(n), atol=1e-7)
+    expected = np.einsum("mi,ij,mj->m", B.T, np.linalg.inv(A), B.T)
+    np.testing.assert_allclose(factor.quadratic(B.T), expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("n", [3, 511, 512, 513, 1100])
+def test_sizes_around_the_block(n):
+    A = positive_definite(n, floor=n)
+    factor = cholesky(A)
+    np.testing.assert_allclose(factor.lower @ factor.lower.T, A, rtol=1e-9, atol=1e-9)
+    assert (np.triu(factor.lower, 1) == 0.0).all()
+    B = np.random.default_rng(0).normal(size=(4, n))
+    np.testing.assert_allclose(factor.quadratic(B), np.sum(B.T * factor.solve(B.T), axis=0), rtol=1e-9)
+    full = np.tril(factor.inverse())
+    mirror_lower(full)
+    np.testing.assert_array_equal(full, full.T)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_input_survives_unless_it_is_given_away(order):
+    A = np.array(positive_definite(5), order=order)
+    kept = A.copy()
+    cholesky(A)
+    np.testing.assert_array_equal(A, kept)
+    factor = cholesky(A, overwrite=True)
+    assert np.shares_memory(factor.lower, A)
+    np.testing.assert_allclose(factor.lower @ factor.lower.T, kept)
+
+
+def test_half_solve_in_place():
+    factor = cholesky(positive_definite(5))
+    b = np.asfortranarray(np.random.default_rng(0).normal(size=(5, 3)))
+    expected = factor.half_solve(b)
+    result = factor.half_solve(b, overwrite=True)
+    assert np.shares_memory(result, b)
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_singular_matrix_gets_the_smallest_jitter_that_works(overwrite):
+    ones = np.ones((4, 4))
+    factor = cholesky(ones.copy(), overwrite=overwrite)
+    assert 0.0 < factor.jitter <= 1e-6
+    np.testing.assert_allclose(factor.lower @ factor.lower.T, ones + factor.jitter * np.eye(4), atol=1e-15)
+    with pytest.warns(JitterWarning, match="added to its diagonal"):
+        report_jitter(factor.jitter)
+
+
+def test_no_warning_without_jitter(recwarn):
+    report_jitter(0.0)
+    assert not recwarn
+
+
+def test_an_indefinite_matrix_is_refused_with_a_remedy():
+    with pytest.raises(ValueError, match=r"the kernel is not positive definite here: raise noise_variance"):
+        cholesky(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    with pytest.raises(ValueError, match="the prior is not positive definite here: mend it"):
+        cholesky(-np.eye(2), what="the prior", remedy="mend it")
+
+
+def test_values_that_are_not_finite_are_refused():
+    for bad in (np.nan, np.inf):
+        A = np.eye(3)
+        A[1, 1] = bad
+        with pytest.raises(ValueError, match="not finite"):
+            cholesky(A)
+    A = np.eye(3)
+    A[2, 0] = A[0, 2] = np.nan
+    with pytest.raises(ValueError, match=r"not positive definite|not finite"):
+        cholesky(A)
+
+
+def test_nothing_to_solve():
+    factor = cholesky(np.eye(3))
+    assert factor.solve(np.zeros((3, 0))).shape == (3, 0)
+    assert factor.half_solve(np.zeros((3, 0))).shape == (3, 0)
