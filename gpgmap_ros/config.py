@@ -82,6 +82,14 @@ class MappingConfig(_Checked):
     relief_std: float = setting(
         1.0, "standard deviation of the heights around their mean, before any data", "m", low=1e-4, high=1e4
     )
+    finest_std: float = setting(
+        0.003,
+        "no block of ground (half a length scale) is believed to be known better: beyond, new points replace old ones",
+        "m",
+        low=1e-4,
+        high=10.0,
+        dynamic=True,
+    )
     known_variance_ratio: float = setting(
         0.25,
         "a cell is known where its variance is below this share of the prior variance",
@@ -134,6 +142,14 @@ class NoiseConfig(_Checked):
         "standard deviation that every height has besides: roughness below the cells, mounting, timing",
         "m",
         low=1e-5,
+        high=100.0,
+        dynamic=True,
+    )
+    common_std: float = setting(
+        0.01,
+        "part of the error that the points of one cloud have in common within a length scale: it does not average out",
+        "m",
+        low=0.0,
         high=100.0,
         dynamic=True,
     )
