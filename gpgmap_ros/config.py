@@ -221,7 +221,7 @@ class FilterConfig(_Checked):
 class GateConfig(_Checked):
     """Points that contradict the map are held back until they have been confirmed (mapping/gate.py)."""
 
-    enabled: bool = setting(False, "hold back points that contradict the map", dynamic=True)
+    enabled: bool = setting(True, "hold back points that contradict the map", dynamic=True)
     threshold: float = setting(
         4.0, "a point contradicts beyond this many standard deviations", low=0.1, high=100.0, dynamic=True
     )
@@ -273,7 +273,7 @@ class VisualConfig(_Checked):
 class SubmapConfig(_Checked):
     """Pieces of map for recognising places again; the first limit reached ends one. A limit of 0 is none."""
 
-    enabled: bool = setting(False, "make submaps")
+    enabled: bool = setting(True, "make submaps")
     size: float = setting(30.0, "extent of a submap in x and y, around where it began", "m", 0.1, 1e4)
     max_distance: float = setting(10.0, "way driven in one submap", "m", 0.0, 1e5, dynamic=True)
     max_angle: float = setting(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpgmap_ros.config import Config, ConfigError, settings
+from gpgmap_ros.config import Config, ConfigError, settings, with_settings
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import ElevationMap, GPGMap
 from gpgmap_ros.mapping.archive import ArchiveError, archive_path
@@ -115,6 +115,22 @@ class MappingPipeline:
             self._map.config = config.mapping
         if self._submap is not None:
             self._submap.config = config
+
+    def warm_up(self) -> None:
+        """Compile what is compiled at first use, on a few points of their own: the first cloud then need not wait."""
+        config = with_settings(
+            self._config,
+            {"map_folder": "", "gate.enabled": True, "gate.refresh_period": 0.0, "submap.enabled": True},
+        )
+        trial = MappingPipeline(config)
+        xy = np.random.default_rng(0).uniform(-2.0, 2.0, (500, 2))
+        for stamp in (1, 2):
+            for kind in (np.float32, np.float64):
+                points = np.column_stack([xy, np.full(len(xy), -1.0)]).astype(kind)
+                trial.add_cloud(points, np.eye(4), stamp, np.eye(6) * 1e-6)
+        gpgmap = trial.gpgmap()
+        if gpgmap is not None:
+            dict(gpgmap.layers)
 
     def add_cloud(
         self,
