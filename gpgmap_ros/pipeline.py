@@ -49,6 +49,14 @@ class MappingPipeline:
         kept = int(ground.sum())
         return CloudReport(points=len(xyz), filtered=len(xyz) - kept, outside=kept - used, used=used)
 
+    def reset(self) -> None:
+        """Forget everything; the next cloud starts a new map where its sensor is."""
+        self._map, self._stamp = None, 0
+
+    def reconfigure(self, config: Config) -> None:
+        """Use other filters and noise from the next cloud on; the map itself stays as it is."""
+        self._config = config
+
     def gpgmap(self) -> GPGMap | None:
         """The map as it is known now; None before the first cloud."""
         if self._map is None:

@@ -14,7 +14,7 @@ from std_msgs.msg import Header
 
 from gpgmap_ros.geometry import Array, transform_from
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.images import image_from_layer
+from gpgmap_ros.mapping.images import image_from_layer, layer_from_image
 from gpgmap_ros.transform_buffer import NANOSECONDS
 
 
@@ -55,8 +55,6 @@ def image_message(gpgmap: GPGMap, layer: str) -> Image:
 
 def layer_of(message: Image) -> NDArray[np.float32]:
     """The inverse of `image_message`, for whoever receives one."""
-    from gpgmap_ros.mapping.images import layer_from_image
-
     pixels = np.frombuffer(message.data, dtype=">f4" if message.is_bigendian else "<f4")
     return layer_from_image(pixels.reshape(message.height, message.width))
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bags import POINTS, Scene, record_odometry, record_tf
+from scene import wait_for_text
 
 from gpgmap_ros.processes import Child
 
@@ -152,14 +153,6 @@ def test_it_ends_with_code_0_when_asked_to(start_node: Any, number: signal.Signa
     os.kill(node.pid, number)
     assert node.wait(10.0) == 0, node.tail()
     assert "Traceback" not in node.tail(100)
-
-
-def wait_for_text(node: Child, text: str) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while text not in node.tail(100):
-        node.check()
-        assert time.monotonic() < deadline, node.tail()
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
