@@ -35,6 +35,10 @@ class RosClient:
             assert time.monotonic() < deadline, f"waited {timeout:.0f} s for {what}"
             self._executor.spin_once(timeout_sec=0.05)
 
+    def spin_once(self) -> None:
+        """Take what is there, without waiting."""
+        self._executor.spin_once(timeout_sec=0.0)
+
     def spin_for(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

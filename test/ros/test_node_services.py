@@ -149,4 +149,6 @@ def test_a_silent_topic_is_explained(client: RosClient, start_node: Any) -> None
     client.node.create_publisher(Image, "/points_image", 1)
     source = CloudSource(client, topic="/front/points")
     source.publish()
-    wait_for_text(node, "nobody publishes on '/points' (clouds are on /front/points: remap `points` to one)")
+    wait_for_text(
+        node, "nobody publishes on '/points' (clouds are on /front/points: remap with points:=/front/points)"
+    )
