@@ -16,6 +16,8 @@ JITTERS = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
 """Tried in turn, each times the scale of the diagonal."""
 
 
+_SMALL = 64
+"""Up to this size dpotri is avoided: OpenBLAS spends milliseconds there on waking its threads."""
 _BLOCK = 512
 """Rows and columns worked on at a time."""
 
@@ -64,6 +66,9 @@ class Cholesky:
         With `overwrite` the factor is consumed: do not use it afterwards.
         """
         inverse: Array
+        if len(self.lower) <= _SMALL:
+            inverse = np.asfortranarray(np.tril(self.solve(np.eye(len(self.lower)))))
+            return inverse
         inverse, info = lapack.dpotri(self.lower, lower=1, overwrite_c=int(overwrite))
         _require_done(info)
         return inverse
