@@ -7,15 +7,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nav_msgs.msg import MapMetaData
+from grid_map_msgs.msg import GridMap
+from nav_msgs.msg import MapMetaData, OccupancyGrid
 from rclpy.event_handler import PublisherEventCallbacks
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import Image, PointCloud2
 
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.nodes.messages import image_message, map_info_message
+from gpgmap_ros.nodes.messages import (
+    grid_map_message,
+    image_message,
+    map_info_message,
+    occupancy_message,
+    surface_message,
+)
 
 MAP_QOS = QoSProfile(
     depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
@@ -34,13 +41,22 @@ def image_output(layer: str) -> Output:
     return Output(Image, partial(image_message, layer=layer))
 
 
+GRID_MAP_LAYERS = (
+    "elevation", "variance", "upper_bound", "lower_bound", "gradient_x", "gradient_y", "gradient_magnitude", "slope",
+    "normal_x", "normal_y", "normal_z", "traversability",
+)  # fmt: skip
+
 OUTPUTS: Mapping[str, Output] = {
     "elevation": image_output("elevation"),
     "variance": image_output("variance"),
     "gradient": image_output("gradient_magnitude"),
     "gradient_x": image_output("gradient_x"),
     "gradient_y": image_output("gradient_y"),
+    "gradient_visual": image_output("gradient_visual"),
     "map_info": Output(MapMetaData, map_info_message),
+    "grid_map": Output(GridMap, partial(grid_map_message, layers=GRID_MAP_LAYERS)),
+    "traversability": Output(OccupancyGrid, partial(occupancy_message, layer="traversability")),
+    "surface": Output(PointCloud2, surface_message),
 }
 
 
