@@ -279,6 +279,18 @@ def config_yaml(config: Config | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def config_table() -> str:
+    """All settings as a Markdown table, for the documentation."""
+    lines = ["| parameter | default | unit | range | when | meaning |", "|---|---|---|---|---|---|"]
+    for item in settings():
+        limits = f"{item.low:g} to {item.high:g}" if item.low is not None and item.high is not None else ""
+        limits = limits or ", ".join(f"`{choice}`" for choice in item.choices)
+        when = "any time" if item.dynamic else "at start"
+        default = _yaml_scalar(item.default)
+        lines.append(f"| `{item.name}` | `{default}` | {item.unit} | {limits} | {when} | {item.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
 def _yaml_scalar(value: Value) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(value)}]"

@@ -85,6 +85,9 @@ class Child:
         self._reader.join(timeout)
         return code
 
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
     def stop(self, timeout: float = 10.0) -> int:
         """Ask it to end as Ctrl-C would; insist after `timeout` seconds. Returns its exit code."""
         if self.running():
