@@ -35,7 +35,7 @@ def setting(
 ) -> Any:
     """A dataclass field with what people need to know about it; `low` and `high` are allowed themselves.
 
-    dynamic: may be changed while the node runs.
+    dynamic: may change while a map is being made; the others take effect with a new map.
     """
     metadata = {
         "meaning": meaning, "unit": unit, "low": low, "high": high, "choices": choices, "dynamic": dynamic,
@@ -53,6 +53,14 @@ class _Checked:
                 object.__setattr__(self, item.name, checked)
 
 
+def _in_order(group: Any, prefix: str, *pairs: tuple[str, str], equal: bool = False) -> None:
+    """Refuse a group whose lower limits are not below (or, with `equal`, at) its upper ones."""
+    for low, high in pairs:
+        a, b = getattr(group, low), getattr(group, high)
+        if a > b or (a == b and not equal):
+            raise ConfigError(f"{prefix}.{low} ({a}) must be below {prefix}.{high} ({b})")
+
+
 @dataclass(frozen=True)
 class MappingConfig(_Checked):
     """The map: where it is, how fine it is, and what is believed about terrain before any is seen."""
@@ -60,6 +68,14 @@ class MappingConfig(_Checked):
     resolution: float = setting(0.1, "edge of a cell", "m", low=0.001, high=100.0)
     size_x: float = setting(20.0, "extent of the map along x", "m", low=0.01, high=1e5)
     size_y: float = setting(20.0, "extent of the map along y", "m", low=0.01, high=1e5)
+    rolling: bool = setting(True, "the map follows the robot; otherwise it stays where mapping began")
+    follow_share: float = setting(
+        0.15,
+        "a rolling map moves when the robot is farther from its middle than this share of its extent",
+        low=0.0,
+        high=0.5,
+        dynamic=True,
+    )
     length_scale: float = setting(
         0.5, "distance over which heights stay alike: shorter follows finer relief", "m", low=0.001, high=1e4
     )
@@ -71,6 +87,7 @@ class MappingConfig(_Checked):
         "a cell is known where its variance is below this share of the prior variance",
         low=1e-6,
         high=1.0,
+        dynamic=True,
     )
 
     def __post_init__(self) -> None:
@@ -84,30 +101,169 @@ class MappingConfig(_Checked):
 
 @dataclass(frozen=True)
 class NoiseConfig(_Checked):
-    """How far a measured height may be off: standard deviation = height_std + range_factor * range."""
+    """How far a measured height may be off (mapping/noise.py has the formula and where the presets come from).
 
-    height_std: float = setting(
-        0.02, "standard deviation of a height right at the sensor", "m", low=1e-5, high=100.0
+    Standard deviation of a range r: range_std + range_factor r + range_quadratic r^2.
+    """
+
+    sensor: str = setting(
+        "spinning_lidar",
+        "kind of sensor: the preset for the settings below that are -1",
+        choices=("spinning_lidar", "solid_state_lidar", "stereo"),
+        dynamic=True,
     )
-    range_factor: float = setting(0.002, "what each metre of range adds to it", "m/m", low=0.0, high=10.0)
+    range_std: float = setting(
+        -1.0, "standard deviation of a range, constant part (-1: preset)", "m", -1.0, 10.0, dynamic=True
+    )
+    range_factor: float = setting(
+        -1.0, "what each metre of range adds to it (-1: preset)", "m/m", -1.0, 1.0, dynamic=True
+    )
+    range_quadratic: float = setting(
+        -1.0, "what each squared metre of range adds to it (-1: preset)", "m/m^2", -1.0, 1.0, dynamic=True
+    )
+    angle_std: float = setting(
+        -1.0,
+        "standard deviation of a beam's direction, with its width (-1: preset)",
+        "rad",
+        -1.0,
+        1.0,
+        dynamic=True,
+    )
+    height_std: float = setting(
+        0.02,
+        "standard deviation that every height has besides: roughness below the cells, mounting, timing",
+        "m",
+        low=1e-5,
+        high=100.0,
+        dynamic=True,
+    )
+    incidence: bool = setting(
+        True, "use the angle between beam and mapped surface where that is known", dynamic=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("range_std", "range_factor", "range_quadratic", "angle_std"):
+            if -1.0 < getattr(self, name) < 0.0:
+                raise ConfigError(
+                    f"noise.{name} ({getattr(self, name)}) must not be negative; -1 takes the preset's"
+                )
 
 
 @dataclass(frozen=True)
 class FilterConfig(_Checked):
-    """Which points count as ground that the sensor saw."""
+    """Which points count as ground that the sensor saw.
 
-    min_range: float = setting(0.5, "nearer points are the robot itself", "m", low=0.0, high=1e4)
-    max_range: float = setting(30.0, "farther points are not used", "m", low=0.01, high=1e5)
-    min_height: float = setting(-10.0, "lowest point used, relative to the sensor", "m", low=-1e5, high=1e5)
-    max_height: float = setting(2.0, "highest point used, relative to the sensor", "m", low=-1e5, high=1e5)
+    "The robot" is its base frame where the sensor's mount on it is known, else the sensor's own frame.
+    """
+
+    min_range: float = setting(0.5, "nearer points are not used", "m", low=0.0, high=1e4, dynamic=True)
+    max_range: float = setting(30.0, "farther points are not used", "m", low=0.01, high=1e5, dynamic=True)
+    min_height: float = setting(
+        -10.0, "lowest point used, relative to the robot", "m", low=-1e5, high=1e5, dynamic=True
+    )
+    max_height: float = setting(
+        2.0, "highest point used, relative to the robot", "m", low=-1e5, high=1e5, dynamic=True
+    )
+    self_min_x: float = setting(
+        0.0, "points in this box are the robot itself: its rear", "m", -1e3, 1e3, dynamic=True
+    )
+    self_max_x: float = setting(0.0, "front of the box; no volume, no box", "m", -1e3, 1e3, dynamic=True)
+    self_min_y: float = setting(0.0, "right side of the box", "m", -1e3, 1e3, dynamic=True)
+    self_max_y: float = setting(0.0, "left side of the box", "m", -1e3, 1e3, dynamic=True)
+    self_min_z: float = setting(0.0, "bottom of the box", "m", -1e3, 1e3, dynamic=True)
+    self_max_z: float = setting(0.0, "top of the box", "m", -1e3, 1e3, dynamic=True)
+    voxel_size: float = setting(
+        0.0,
+        "of the points in a cube of this edge the first is used (0: all are)",
+        "m",
+        0.0,
+        10.0,
+        dynamic=True,
+    )
+    lowest_surface: bool = setting(
+        False, "use the lowest surface only: under ceilings, trees and overhangs", dynamic=True
+    )
+    lowest_cell: float = setting(
+        0.3, "edge of the cells in which it is looked for", "m", 0.01, 10.0, dynamic=True
+    )
+    lowest_tolerance: float = setting(
+        0.2, "points up to this far above the lowest belong to the surface", "m", 0.0, 10.0, dynamic=True
+    )
+    lowest_support: int = setting(
+        2, "points that make a surface; fewer, below it, are stray returns", "points", 1, 100, dynamic=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for low, high in (("min_range", "max_range"), ("min_height", "max_height")):
-            if getattr(self, low) >= getattr(self, high):
-                raise ConfigError(
-                    f"filter.{low} ({getattr(self, low)}) must be below filter.{high} ({getattr(self, high)})"
-                )
+        _in_order(self, "filter", ("min_range", "max_range"), ("min_height", "max_height"))
+        boxes = (("self_min_x", "self_max_x"), ("self_min_y", "self_max_y"), ("self_min_z", "self_max_z"))
+        _in_order(self, "filter", *boxes, equal=True)
+
+
+@dataclass(frozen=True)
+class GateConfig(_Checked):
+    """Points that contradict the map are held back until they have been confirmed (mapping/gate.py)."""
+
+    enabled: bool = setting(False, "hold back points that contradict the map", dynamic=True)
+    threshold: float = setting(
+        4.0, "a point contradicts beyond this many standard deviations", low=0.1, high=100.0, dynamic=True
+    )
+    tolerance: float = setting(
+        0.25,
+        "and beyond this difference in height: smaller ones are roughness, not change",
+        "m",
+        low=0.0,
+        high=100.0,
+        dynamic=True,
+    )
+    confirmations: int = setting(
+        5, "clouds in a row that must say the same before the map gives way", "clouds", 1, 10000, dynamic=True
+    )
+    refresh_period: float = setting(
+        1.0,
+        "the surface compared with is at most this old, in time of the data",
+        "s",
+        0.0,
+        3600.0,
+        dynamic=True,
+    )
+
+
+@dataclass(frozen=True)
+class TraversabilityConfig(_Checked):
+    """What the robot can drive over."""
+
+    max_slope: float = setting(0.35, "steepest slope, as an angle", "rad", low=0.01, high=1.5, dynamic=True)
+    max_step: float = setting(0.15, "highest step", "m", low=0.001, high=100.0, dynamic=True)
+    step_distance: float = setting(
+        0.3, "a step is a difference in height between places this far apart", "m", 0.01, 100.0, dynamic=True
+    )
+
+
+@dataclass(frozen=True)
+class VisualConfig(_Checked):
+    """The 8-bit picture of the gradient: 0 is unknown or uncertain, 1 is flat, 255 is `max_gradient` and more."""
+
+    max_gradient: float = setting(
+        1.0, "gradient that is shown brightest: the same in every picture", "m/m", 0.001, 1000.0, dynamic=True
+    )
+    max_gradient_std: float = setting(
+        0.25, "cells whose gradient is less certain are masked", "m/m", 0.0001, 1000.0, dynamic=True
+    )
+
+
+@dataclass(frozen=True)
+class SubmapConfig(_Checked):
+    """Pieces of map for recognising places again; the first limit reached ends one. A limit of 0 is none."""
+
+    enabled: bool = setting(False, "make submaps")
+    size: float = setting(30.0, "extent of a submap in x and y, around where it began", "m", 0.1, 1e4)
+    max_distance: float = setting(10.0, "way driven in one submap", "m", 0.0, 1e5, dynamic=True)
+    max_angle: float = setting(
+        0.0, "turning in one submap, left and right added up", "rad", 0.0, 1e4, dynamic=True
+    )
+    max_area: float = setting(0.0, "ground seen in one submap", "m^2", 0.0, 1e9, dynamic=True)
 
 
 @dataclass(frozen=True)
@@ -123,7 +279,7 @@ class Config(_Checked):
     )
     autostart: bool = setting(True, "configure and activate at start; else wait for lifecycle transitions")
     map_folder: str = setting(
-        "~/gpgmap_maps", "folder for saved maps and submaps; nothing outside it is touched"
+        "", "folder for saved maps and finished submaps, the only one written to (empty: nothing is saved)"
     )
     transform_timeout: float = setting(
         0.5, "how long a cloud waits for its pose before it is dropped", "s", 0.0, 60.0, dynamic=True
@@ -142,6 +298,10 @@ class Config(_Checked):
     mapping: MappingConfig = field(default_factory=MappingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     filter: FilterConfig = field(default_factory=FilterConfig)
+    gate: GateConfig = field(default_factory=GateConfig)
+    traversability: TraversabilityConfig = field(default_factory=TraversabilityConfig)
+    visual: VisualConfig = field(default_factory=VisualConfig)
+    submap: SubmapConfig = field(default_factory=SubmapConfig)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ import dataclasses
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gp_core.grid import Grid, GridGP
+from gp_core.grid import Grid, GridGP, GridPosterior
 from gp_core.kernels import RBF
 from gpgmap_ros.config import Config, MappingConfig, NoiseConfig
-from gpgmap_ros.mapping.gpgmap import GPGMap
+from gpgmap_ros.mapping.gpgmap import GPGMap, gpgmap_of
+from gpgmap_ros.mapping.window import Blocks, blocks_at, blocks_of, filled, without
 
 Array = NDArray[np.float64]
 
@@ -22,9 +23,10 @@ class ElevationMap:
     """
 
     def __init__(self, config: MappingConfig, centre: ArrayLike) -> None:
-        self._config = config
+        self.config = config
         self._grid = grid_around(np.asarray(centre, dtype=np.float64), config)
         self._gp: GridGP | None = None
+        self._posterior: GridPosterior | None = None
 
     @property
     def grid(self) -> Grid:
@@ -35,41 +37,83 @@ class ElevationMap:
         if not len(xyz):
             return 0
         if self._gp is None:
-            self._gp = self._started_at(float(np.median(xyz[:, 2])))
-        return self._gp.update(xyz[:, :2], xyz[:, 2], variance).used
+            self._gp = self._empty(float(np.median(xyz[:, 2])))
+        used = self._gp.update(xyz[:, :2], xyz[:, 2], variance).used
+        if used:
+            self._posterior = None
+        return used
 
-    def _started_at(self, height: float) -> GridGP:
-        """The relief is a deviation from the height of the ground where mapping began."""
-        kernel = self._config.relief_std**2 * RBF(self._config.length_scale)
+    def follow(self, position: Array) -> bool:
+        """Move the map by whole cells so that (x, y) is in its middle again, if it is too far from it.
+
+        What lies in both windows is kept as it is; heights are counted from the mean of what is left, because the
+        ground where mapping began says nothing about the ground here.
+        """
+        x_min, y_min, x_max, y_max = self._grid.bounds
+        off = np.abs(position[:2] - [(x_min + x_max) / 2.0, (y_min + y_max) / 2.0])
+        allowed = np.maximum(
+            self.config.follow_share * np.array([x_max - x_min, y_max - y_min]), self.config.resolution
+        )
+        if (off <= allowed).all():
+            return False
+        self._grid = grid_around(position[:2], self.config)
+        self._posterior = None
+        if self._gp is not None:
+            blocks = blocks_of(self._gp)
+            inside = self._inside(blocks)
+            self._gp = filled(self._empty(inside.mean_height), inside) if len(inside.index) else None
+        return True
+
+    def forget(self, xy: Array) -> None:
+        """Forget all that was seen in the blocks (about half a length scale wide) around the positions (N, 2)."""
+        if self._gp is None or not len(xy):
+            return
+        left = without(blocks_of(self._gp), blocks_at(self._gp, xy))
+        self._gp = filled(self._empty(self._gp.mean), left)
+        self._posterior = None
+
+    def blocks(self) -> Blocks | None:
+        """All that the map remembers; None before the first point."""
+        return None if self._gp is None else blocks_of(self._gp)
+
+    def restore(self, blocks: Blocks | None) -> None:
+        """Remember `blocks`, and nothing else. ValueError where they were made with another length scale."""
+        gp = None if blocks is None else filled(self._empty(blocks.reference), blocks)
+        self._gp, self._posterior = gp, None
+
+    def posterior(self) -> GridPosterior:
+        """The surface as it is known now; solved again only if something changed."""
+        if self._posterior is None:
+            self._posterior = (self._gp or self._empty(0.0)).posterior()
+        return self._posterior
+
+    def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
+        """Mask of the cells of which the data say too little."""
+        return posterior.variance > self.config.known_variance_ratio * self.config.relief_std**2
+
+    def gpgmap(self, frame_id: str = "map", stamp: int = 0, config: Config | None = None) -> GPGMap:
+        """The terrain as it is known now. config: limits for the layers that need some."""
+        posterior = self.posterior()
+        return gpgmap_of(posterior, self.unknown(posterior), frame_id, stamp, config or Config())
+
+    def _empty(self, height: float) -> GridGP:
+        """The relief is a deviation from a height: that of the ground where mapping began, or around the robot."""
+        kernel = self.config.relief_std**2 * RBF(self.config.length_scale)
         # every point comes with its own variance; the argument is for those that do not
         return GridGP(self._grid, kernel, noise_variance=NoiseConfig().height_std ** 2, mean=height)
 
-    def gpgmap(self, frame_id: str = "map", stamp: int = 0) -> GPGMap:
-        """The terrain as it is known now."""
-        posterior = (self._gp or self._started_at(0.0)).posterior()
-        unknown = posterior.variance > self._config.known_variance_ratio * self._config.relief_std**2
-        gradient_x, gradient_y = posterior.gradient[..., 0], posterior.gradient[..., 1]
-        layers = {
-            "elevation": masked(posterior.mean, unknown),
-            "variance": posterior.variance,
-            "gradient_x": masked(gradient_x, unknown),
-            "gradient_y": masked(gradient_y, unknown),
-            "gradient_magnitude": masked(np.hypot(gradient_x, gradient_y), unknown),
-            "gradient_x_variance": posterior.gradient_variance[..., 0],
-            "gradient_y_variance": posterior.gradient_variance[..., 1],
-        }
-        float32 = {name: np.ascontiguousarray(layer, dtype=np.float32) for name, layer in layers.items()}
-        return GPGMap(self._grid, float32, frame_id, stamp)
+    def _inside(self, blocks: Blocks) -> Blocks:
+        """The blocks that the map's window touches."""
+        low = np.floor(np.array(self._grid.bounds[1::-1]) / blocks.spacing[::-1])
+        high = np.ceil(np.array(self._grid.bounds[:1:-1]) / blocks.spacing[::-1])
+        outside = (blocks.index < low).any(axis=1) | (blocks.index >= high).any(axis=1)
+        return without(blocks, blocks.index[outside])
 
 
 def grid_around(centre: Array, config: MappingConfig) -> Grid:
     columns, rows = (max(round(size / config.resolution), 1) for size in (config.size_x, config.size_y))
     corner = np.round(centre / config.resolution - np.array([columns, rows]) / 2.0) * config.resolution
     return Grid((float(corner[0]), float(corner[1])), (rows, columns), config.resolution)
-
-
-def masked(layer: Array, unknown: NDArray[np.bool_]) -> Array:
-    return np.where(unknown, np.nan, layer)
 
 
 def gpgmap_from_points(
@@ -96,4 +140,4 @@ def gpgmap_from_points(
         changes["relief_std"] = max(given.mapping.relief_std, float(np.std(points[:, 2])))
     elevation_map = ElevationMap(dataclasses.replace(given.mapping, **changes), (low + high) / 2.0)
     elevation_map.add(points, np.full(len(points), given.noise.height_std**2))
-    return elevation_map.gpgmap(frame_id)
+    return elevation_map.gpgmap(frame_id, config=config)

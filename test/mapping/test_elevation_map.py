@@ -66,8 +66,8 @@ def test_a_map_without_points_is_unknown_everywhere() -> None:
 def test_layers_are_float32_with_y_first() -> None:
     gpgmap = mapped(hill_points(np.random.default_rng(2), 500, 3.0))
     assert gpgmap.grid.shape == (40, 50)
-    for layer in gpgmap.layers.values():
-        assert layer.dtype == np.float32
+    for name, layer in gpgmap.layers.items():
+        assert layer.dtype == (np.uint8 if name == "gradient_visual" else np.float32)
         assert layer.shape == (40, 50)
 
 
@@ -134,5 +134,5 @@ def test_points_that_cannot_be_mapped_are_refused(points: object, message: str) 
 
 
 def test_an_unknown_layer_is_named() -> None:
-    with pytest.raises(KeyError, match="no layer 'slope'; there are elevation, variance"):
-        mapped(hill_points(np.random.default_rng(7), 100, 2.0))["slope"]
+    with pytest.raises(KeyError, match="no layer 'slop'; there are elevation, variance"):
+        mapped(hill_points(np.random.default_rng(7), 100, 2.0))["slop"]

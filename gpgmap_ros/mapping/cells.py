@@ -1,0 +1,60 @@
+"""Which points lie in the same cell, in one pass over them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def cell_ids(points: Array, edge: float) -> NDArray[np.int64]:
+    """Number (N,) of the cell each point (N, D) is in, counted from 0 in the order in which cells are first met.
+
+    Cells are squares (D = 2) or cubes (D = 3) of the given edge with corners at whole multiples of it, so that the
+    same place is in the same cell in every cloud. O(N), with a hash table.
+    """
+    return _number(np.floor(points / edge).astype(np.int64))  # type: ignore[no-any-return]
+
+
+def first_of_each(ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Mask (N,) of the first point of each cell, for the numbers that `cell_ids` gives."""
+    seen = np.maximum.accumulate(ids) if len(ids) else ids
+    return np.diff(seen, prepend=-1) > 0
+
+
+@njit(cache=True, nogil=True)
+def _number(cells):  # type: ignore[no-untyped-def]
+    count, dimensions = cells.shape
+    capacity = 16
+    while capacity < 2 * count:
+        capacity *= 2
+    mask = np.uint64(capacity - 1)
+    owner = np.full(capacity, -1, dtype=np.int64)  # slot -> the first point of the cell that has it
+    ids = np.empty(count, dtype=np.int64)
+    used = 0
+    for n in range(count):
+        # odd multipliers spread neighbouring cells, the shift brings their upper bits down
+        h = np.uint64(0)
+        for d in range(dimensions):
+            h = (h ^ np.uint64(cells[n, d])) * np.uint64(0x9E3779B97F4A7C15)
+            h ^= h >> np.uint64(29)
+        slot = h & mask
+        while True:
+            first = owner[slot]
+            if first < 0:
+                owner[slot] = n
+                ids[n] = used
+                used += 1
+                break
+            same = True
+            for d in range(dimensions):
+                if cells[first, d] != cells[n, d]:
+                    same = False
+                    break
+            if same:
+                ids[n] = ids[first]
+                break
+            slot = (slot + np.uint64(1)) & mask
+    return ids

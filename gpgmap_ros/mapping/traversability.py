@@ -1,0 +1,121 @@
+"""Where the robot can drive, as a probability: slopes from the gradient's posterior, steps from the elevation's.
+
+    P(traversable) = P(|g| <= tan(max_slope)) P(step <= max_step)
+
+Steep places are stepped places, so the two events help each other: the product errs on the careful side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from gpgmap_ros.config import TraversabilityConfig
+
+Array = NDArray[np.float64]
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
+REACH = 6.0  # standard deviations that hold all but 2e-9 of a Gaussian
+SMALLEST_STD = 1e-6  # m/m; keeps a gradient that is said to be exact from dividing by zero
+
+
+def probability_gentle(
+    gradient_x: Array, gradient_y: Array, variance_x: Array, variance_y: Array, limit: float
+) -> Array:
+    """P(|g| <= limit) for g ~ N((gradient_x, gradient_y), diag(variance_x, variance_y)), element by element.
+
+        integral over u in [-limit, limit] of  N(u) [F(c(u)) - F(-c(u))] du,   c(u) = sqrt(limit^2 - u^2)
+
+    F is the distribution function of the other component; u = limit sin(t) makes the ends of the disc smooth. By
+    Gauss-Legendre quadrature, good to 3e-4. NaN where an input is NaN or a variance is infinite.
+    """
+    mean = np.stack(np.broadcast_arrays(gradient_x, gradient_y)).astype(np.float64)
+    std = np.sqrt(np.stack(np.broadcast_arrays(variance_x, variance_y)).astype(np.float64))
+    std = np.maximum(std, SMALLEST_STD)
+    out = np.full(mean.shape[1:], np.nan)
+    valid = np.isfinite(mean).all(axis=0) & np.isfinite(std).all(axis=0)
+    mean, std = np.abs(mean[:, valid]), std[:, valid]  # the disc is symmetric
+    swap = _smoothness(mean[::-1], std[::-1], limit) > _smoothness(mean, std, limit)
+    mean, std = (np.where(swap, pair[::-1], pair) for pair in (mean, std))
+    low, high = (np.clip(mean[0] + side * REACH * std[0], -limit, limit) for side in (-1.0, 1.0))
+    from_angle, to_angle = np.arcsin(low / limit), np.arcsin(high / limit)
+    total = np.zeros(mean.shape[1])
+    for node, weight in zip(NODES, WEIGHTS, strict=True):
+        angle = from_angle + 0.5 * (node + 1.0) * (to_angle - from_angle)
+        half = limit * np.cos(angle)
+        density = np.exp(-0.5 * ((limit * np.sin(angle) - mean[0]) / std[0]) ** 2)
+        total += (
+            weight * half * density * (ndtr((half - mean[1]) / std[1]) - ndtr((-half - mean[1]) / std[1]))
+        )
+    total *= 0.5 * (to_angle - from_angle) / (std[0] * math.sqrt(2.0 * math.pi))
+    out[valid] = np.clip(total, 0.0, 1.0)
+    return out
+
+
+def _smoothness(mean: Array, std: Array, limit: float) -> Array:
+    """Over how many standard deviations of u = component 0 the bracket in `probability_gentle` goes from 0 to 1.
+
+    Where the edge of the disc passes the mean it has the slope u / v, which squeezes the spread of v; where it is
+    level its curvature 1 / limit does.
+    """
+    u, v = limit * mean / np.maximum(np.hypot(*mean), 1e-12)
+    by_slope = std[1] * np.maximum(v, std[1]) / np.maximum(u, 1e-12)
+    return np.minimum(by_slope, np.sqrt(2.0 * limit * std[1])) / std[0]
+
+
+def probability_low_step(
+    elevation: Array, variance: Array, resolution: float, config: TraversabilityConfig
+) -> Array:
+    """P(step <= max_step) at every cell: the least of the four directions through it.
+
+    A step is the difference of the heights half a `step_distance` to either side. Its variance is the sum of the two:
+    heights close by err together, so this is an upper bound. Directions with an unknown end are left out; a cell with
+    none is NaN only if it is unknown itself.
+    """
+    least = np.where(np.isfinite(elevation), 1.0, np.nan)
+    for ahead, behind, middle in opposite_ends(elevation.shape, resolution, config.step_distance):
+        rise = elevation[ahead].astype(np.float64) - elevation[behind]
+        std = np.sqrt(variance[ahead].astype(np.float64) + variance[behind])
+        low = ndtr((config.max_step - rise) / std) - ndtr((-config.max_step - rise) / std)
+        least[middle] = np.where(np.isnan(low), least[middle], np.minimum(least[middle], low))
+    return least
+
+
+Window = tuple[slice, slice]
+
+
+def opposite_ends(
+    shape: tuple[int, ...], resolution: float, distance: float
+) -> Iterator[tuple[Window, Window, Window]]:
+    """For the four directions: cells ahead, cells behind, and the cells in the middle between them."""
+    straight = max(1, round(distance / (2.0 * resolution)))
+    diagonal = max(1, round(straight / math.sqrt(2.0)))
+    for dy, dx in ((0, straight), (straight, 0), (diagonal, diagonal), (diagonal, -diagonal)):
+        if 2 * abs(dy) >= shape[0] or 2 * abs(dx) >= shape[1]:
+            continue  # the map is too small to have both ends
+        yield tuple(  # type: ignore[misc]
+            (_part(shape[0], dy, side * dy), _part(shape[1], dx, side * dx)) for side in (1, -1, 0)
+        )
+
+
+def _part(count: int, margin: int, offset: int) -> slice:
+    """The cells `margin` away from both ends of an axis, shifted by `offset`."""
+    margin = abs(margin)
+    return slice(margin + offset, count - margin + offset)
+
+
+def traversability(layers: Any, resolution: float, config: TraversabilityConfig) -> Array:
+    """P(slope <= max_slope and step <= max_step); NaN where unknown."""
+    gentle = probability_gentle(
+        layers["gradient_x"],
+        layers["gradient_y"],
+        layers["gradient_x_variance"],
+        layers["gradient_y_variance"],
+        math.tan(config.max_slope),
+    )
+    return gentle * probability_low_step(layers["elevation"], layers["variance"], resolution, config)
