@@ -274,6 +274,7 @@ class Config(_Checked):
         "tf", "where the sensor's pose comes from: /tf, or the topic `odometry`", choices=("tf", "odometry")
     )
     map_frame: str = setting("odom", "gravity-aligned frame in which the map stands")
+    base_frame: str = setting("base_link", "frame of the robot, for its own outline; used where /tf knows it")
     points_topics: tuple[str, ...] = setting(
         ("points",), "topics of the point clouds: one, or one per sensor"
     )

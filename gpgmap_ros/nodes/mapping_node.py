@@ -53,7 +53,10 @@ class MappingNode(LifecycleNode):
         refuse_invalid_transitions(self)
         self._tally = Tally()
         self._warnings = Warnings(self)
-        self._pipeline: MappingPipeline | None = None
+        self._pipeline: MappingPipeline | None = (
+            None  # from configure to cleanup, with worker, poses and outputs
+        )
+        self._worker: Worker | None = None
         self._map: GPGMap | None = None
         self._paused = False
         self._clouds: list[Subscription] = []
@@ -71,12 +74,15 @@ class MappingNode(LifecycleNode):
 
     # ------------------------------------------------ lifecycle
 
+    def start(self) -> bool:
+        """Configure and activate; False, with the reason in the log, where that fails."""
+        done = TransitionCallbackReturn.SUCCESS
+        return bool(self.trigger_configure() == done and self.trigger_activate() == done)
+
     @succeeds
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._pipeline = MappingPipeline(self.config)
-        self._poses: PoseSource = pose_source_of(
-            self, self._warnings, self.config.pose_source, self.config.map_frame
-        )
+        self._poses: PoseSource = pose_source_of(self, self._warnings, self.config)
         self._worker = Worker(
             self._fuse, self._publish_map, self._shed, self.config.queue_size, 1.0 / self.config.publish_rate
         )
@@ -124,7 +130,7 @@ class MappingNode(LifecycleNode):
             self.destroy_subscription(subscription)
         self._clouds.clear()
         self._watch = None
-        if self._pipeline is not None:
+        if self._worker is not None:
             self._worker.stop()
 
     def close(self) -> None:
@@ -220,7 +226,12 @@ class MappingNode(LifecycleNode):
             return self._drop(error.reason, str(error))
         start = time.perf_counter()
         assert self._pipeline is not None
-        report = self._pipeline.add_cloud(points, pose, stamp)
+        try:
+            report = self._pipeline.add_cloud(
+                points, pose.T_map_sensor, stamp, pose.covariance, pose.T_base_sensor
+            )
+        except ValueError as error:
+            return self._drop("bad_pose", str(error))
         self._tally.took("fusing", time.perf_counter() - start)
         self._tally.count("points used", report.used)
         self._tally.count("points filtered", report.filtered)
@@ -272,9 +283,8 @@ def main() -> int:
     node = None
     try:
         node = MappingNode()
-        if node.config.autostart:
-            node.trigger_configure()
-            node.trigger_activate()
+        if node.config.autostart and not node.start():
+            return 1
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         executor.spin()

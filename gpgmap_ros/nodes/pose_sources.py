@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +14,7 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
 from tf2_msgs.msg import TFMessage
 
+from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.nodes.health import Warnings, incompatible_qos_warning
 from gpgmap_ros.nodes.messages import nanoseconds, pose_of, transform_of
@@ -23,17 +26,29 @@ except ImportError:  # not on PyPI: the project's own buffer keeps the same cont
     tf2_ros = None
 
 
+@dataclass(frozen=True)
+class SensorPose:
+    """Where a sensor was: its pose, the (6, 6) covariance of that and its mount on the robot, where known."""
+
+    T_map_sensor: Array
+    covariance: Array | None = None
+    T_base_sensor: Array | None = None
+
+
 class PoseSource(Protocol):
     """Where the sensor was."""
 
-    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> Array:
-        """T_map_sensor at a stamp in nanoseconds, waiting up to `timeout` seconds; else TransformUnavailable."""
+    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
+        """At a stamp in nanoseconds, waiting up to `timeout` seconds for it; else TransformUnavailable."""
 
     def forget(self) -> None:
         """Forget all poses, as after a jump back in time."""
 
     def destroy(self) -> None:
         """End the subscriptions."""
+
+
+COVARIANCES_KEPT = 500  # ten seconds of fast odometry, as long as poses are kept
 
 
 class Transforms:
@@ -114,13 +129,18 @@ def transforms_of(node: Node, warnings: Warnings) -> Transforms | Tf2Transforms:
 
 
 class TfPoseSource:
-    """T_map_sensor straight from the transform tree."""
+    """T_map_sensor straight from the transform tree; the mount too, where the tree has a `base_frame`."""
 
-    def __init__(self, node: Node, warnings: Warnings, map_frame: str) -> None:
-        self._transforms, self._map_frame = transforms_of(node, warnings), map_frame
+    def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
+        self._transforms, self._config = transforms_of(node, warnings), config
 
-    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> Array:
-        return self._transforms.lookup(self._map_frame, sensor_frame, stamp, timeout)
+    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
+        T_map_sensor = self._transforms.lookup(self._config.map_frame, sensor_frame, stamp, timeout)
+        try:
+            mount = self._transforms.lookup(self._config.base_frame, sensor_frame, stamp, 0.0)
+        except TransformUnavailable:
+            mount = None
+        return SensorPose(T_map_sensor, T_base_sensor=mount)
 
     def forget(self) -> None:
         self._transforms.forget()
@@ -134,10 +154,11 @@ class OdometryPoseSource:
 
     _BASE = "odometry"  # stands for the robot in the buffer, whatever the messages call it
 
-    def __init__(self, node: Node, warnings: Warnings, map_frame: str) -> None:
-        self._node, self._warnings, self._map_frame = node, warnings, map_frame
+    def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
+        self._node, self._warnings, self._map_frame = node, warnings, config.map_frame
         self._transforms = transforms_of(node, warnings)
         self._poses = TransformBuffer()
+        self._covariances: deque[tuple[int, Array]] = deque(maxlen=COVARIANCES_KEPT)
         self._base_frame = ""
         name = node.resolve_topic_name("odometry")
         self._subscription = node.create_subscription(
@@ -148,7 +169,7 @@ class OdometryPoseSource:
             event_callbacks=incompatible_qos_warning(warnings, name, "match the publisher's QoS"),
         )
 
-    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> Array:
+    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
         try:
             T_map_base = self._poses.lookup(self._map_frame, self._BASE, stamp, timeout)
         except TransformUnavailable as error:
@@ -157,12 +178,19 @@ class OdometryPoseSource:
             topic = self._subscription.topic_name
             text = f"no usable odometry on '{topic}' yet: is it published, and in frame '{self._map_frame}'?"
             raise TransformUnavailable("no_odometry", text) from None
-        if sensor_frame == self._base_frame:
-            return T_map_base
-        return T_map_base @ self._transforms.lookup(self._base_frame, sensor_frame, stamp, timeout)
+        mount = np.eye(4)
+        if sensor_frame != self._base_frame:
+            mount = self._transforms.lookup(self._base_frame, sensor_frame, stamp, timeout)
+        return SensorPose(T_map_base @ mount, self._covariance_at(stamp), mount)
+
+    def _covariance_at(self, stamp: int) -> Array | None:
+        """Of the message nearest in time: between two it hardly changes."""
+        kept = list(self._covariances)
+        return min(kept, key=lambda item: abs(item[0] - stamp))[1] if kept else None
 
     def forget(self) -> None:
         self._poses.clear()
+        self._covariances.clear()
         self._transforms.forget()
 
     def destroy(self) -> None:
@@ -183,9 +211,14 @@ class OdometryPoseSource:
             self._warnings.warn("bad odometry", f"odometry ignored: {error}")
             return
         self._base_frame = base
-        self._poses.insert(frame, self._BASE, nanoseconds(message.header.stamp), T_map_base)
+        stamp = nanoseconds(message.header.stamp)
+        covariance = np.array(message.pose.covariance, dtype=np.float64).reshape(6, 6)
+        # all zero is how a driver says that it does not know
+        if covariance.any():
+            self._covariances.append((stamp, covariance))
+        self._poses.insert(frame, self._BASE, stamp, T_map_base)
 
 
-def pose_source_of(node: Node, warnings: Warnings, kind: str, map_frame: str) -> PoseSource:
-    source = TfPoseSource if kind == "tf" else OdometryPoseSource
-    return source(node, warnings, map_frame)
+def pose_source_of(node: Node, warnings: Warnings, config: Config) -> PoseSource:
+    source = TfPoseSource if config.pose_source == "tf" else OdometryPoseSource
+    return source(node, warnings, config)
