@@ -29,7 +29,7 @@ from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.nodes import parameters
 from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning
-from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, succeeds
+from gpgmap_ros.nodes.lifecycle import RCLError, refuse_invalid_transitions, succeeds
 from gpgmap_ros.nodes.messages import nanoseconds
 from gpgmap_ros.nodes.outputs import MapPublishers
 from gpgmap_ros.nodes.pose_sources import PoseSource, pose_source_of
@@ -293,6 +293,10 @@ def main() -> int:
         return 2
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
+    except RCLError:
+        # asked to end in the middle of a transition: the context is gone before it is complete
+        if rclpy.ok():
+            raise
     finally:
         if node is not None:
             node.close()
