@@ -90,6 +90,6 @@ class Axis:
 
     def locate(self, x: Any) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Array]:
         """Block index (counted from `first`) and position t in [-1, 1) inside the block, for each x."""
-        u = np.asarray(x, dtype=np.float64) / self.spacing
+        u = np.asarray(x, dtype=np.float64) * (1.0 / self.spacing)
         block = np.floor(u)
         return block.astype(np.int64) - self.first, 2.0 * (u - block) - 1.0

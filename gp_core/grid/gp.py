@@ -3,20 +3,70 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from gp_core.arrays import Array, positive
 from gp_core.grid.axes import Axis, Grid
-from gp_core.grid.interpolation import slopes, weights
+from gp_core.grid.hyperparameters import Fit, fit
+from gp_core.grid.layers import MeanLayers, VarianceLayers, mean_at, variance_at
+from gp_core.grid.likelihood import Evidence, evidence
 from gp_core.grid.posterior import GridPosterior
-from gp_core.grid.prior import Prior, make_prior
-from gp_core.grid.statistics import Statistics
-from gp_core.grid.tiles import TileModel, make_tile_model, tile_count
+from gp_core.grid.prior import TOLERANCE, Prior, make_prior
+from gp_core.grid.sampling import posterior_samples
+from gp_core.grid.solver import Images, MeanField, TileField, VarianceField
+from gp_core.grid.statistics import (
+    BAD_VARIANCE,
+    COUNT,
+    LOG_VARIANCE,
+    NOT_FINITE,
+    OUTSIDE,
+    SQUARES,
+    Mask,
+    Statistics,
+    locate,
+)
+from gp_core.grid.tiles import TileModel, TileSize, make_tile_model
+from gp_core.grid.trend import FUNCTIONS, Trend, basis_functions, trend_moments
+from gp_core.grid.workers import Workers, single_threaded_blas
 from gp_core.kernels import Kernel
 
 OnBad = Literal["drop", "raise"]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Sizes of the tiles for the mean, for the variance and for the likelihood.
+
+    The mean needs the widest halo: across a hole, information about it travels farthest.
+    """
+
+    mean: TileSize
+    variance: TileSize
+    likelihood: TileSize
+
+
+SMOOTH: Final = Tiles(
+    TileSize(core=5.0, halo=4.0, window=1.8, cutoff=4e-8),
+    TileSize(core=4.0, halo=2.0, window=0.6, cutoff=3e-7),
+    TileSize(core=4.0, halo=2.5, window=1.5, cutoff=1e-7),
+)
+ROUGH: Final = Tiles(
+    TileSize(core=1.5, halo=2.2, window=1.2, cutoff=6e-9),
+    TileSize(core=1.5, halo=1.2, window=1.0, cutoff=5e-8, most=400),
+    TileSize(core=2.0, halo=1.0, window=1.0, cutoff=1e-6, most=400),
+)
+COARSEST: Final = 1.7
+"""Blocks per correlation length below which a lattice can't carry a kernel."""
+_CHUNK: Final = 131072
+"""Points sorted at a time, so that the sorted copy stays in cache."""
+_RENEW: Final = 1.05
+"""Fading by less than this factor does not make a tile worth solving again."""
+_TREND_RENEW: Final = 1.1
+"""Likewise for the growth of the data that makes the trend worth estimating again."""
+_TREND_TILES: Final = 36
+"""Tiles from which the trend and the hyperparameters of a large map are estimated."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +90,20 @@ class Intake:
 
 
 class GridGP:
-    """z_n = f(x_n, y_n) + noise, f ~ GP(mean, kernel), on the cells of a grid.
+    """z_n = m(x_n) + f(x_n) + noise_n, f ~ GP(0, kernel), on the cells of a grid.
+
+    Points enter by `update` and are forgotten: the map keeps sufficient statistics. `posterior` solves what
+    has changed since it was last asked.
 
     grid: the cells at which the posterior is wanted
-    kernel: stationary kernel on (x, y); its variance is that of the terrain about the mean
+    kernel: stationary kernel on (x, y), in metres; its variance is that of the terrain about the mean
     noise_variance: of a point whose own variance is not given
-    mean: prior mean height
+    mean: m, a number if it is known; "constant" or "plane" to learn it with the map
+    half_life: seconds after which a point counts half, by the stamps given to `update`; None for ever
+    tolerance: error of the mean, in posterior standard deviations, that the lattice may cause
+    tiles: sizes of the tiles, for those who want to trade accuracy against time; None to choose by the kernel
     on_bad: "drop" counts bad points and goes on, "raise" refuses the whole batch with a ValueError
+    threads: None for one per core, at most four
     """
 
     def __init__(
@@ -54,164 +111,476 @@ class GridGP:
         grid: Grid,
         kernel: Kernel,
         noise_variance: float,
-        mean: float = 0.0,
+        mean: float | Trend = 0.0,
         *,
+        half_life: float | None = None,
+        tolerance: float = TOLERANCE,
+        tiles: Tiles | None = None,
         on_bad: OnBad = "drop",
+        threads: int | None = None,
     ) -> None:
-        self.grid = grid
-        self.kernel = kernel
+        if on_bad not in ("drop", "raise"):
+            raise ValueError(f"on_bad must be 'drop' or 'raise', got {on_bad!r}")
+        if isinstance(mean, str) and mean not in FUNCTIONS:
+            raise ValueError(f"mean must be a number, 'constant' or 'plane', got {mean!r}")
         self.noise_variance = positive(noise_variance, "noise_variance")
-        self.mean = float(mean)
-        self.on_bad = on_bad
-        self.prior: Prior = make_prior(kernel, None)
-        x_min, y_min, x_max, y_max = grid.bounds
-        self.statistics = Statistics(
-            Axis.covering(x_min, x_max, self.prior.spacing[0]),
-            Axis.covering(y_min, y_max, self.prior.spacing[1]),
-            self.mean,
-        )
-        smooth = self.prior.correlation_length[0] / self.prior.spacing[0] < 4.0
-        self.tiles: TileModel = make_tile_model(
-            self.prior, *((4.0, 4.0, 2.0, 1e-8) if smooth else (1.5, 1.5, 1.0, 1e-7))
-        )
+        self.half_life = None if half_life is None else positive(half_life, "half_life")
+        self.on_bad: OnBad = on_bad
+        self.mean: float | Trend = mean if isinstance(mean, str) else float(mean)
+        if not isinstance(self.mean, str) and not np.isfinite(self.mean):
+            raise ValueError(f"mean must be finite, got {self.mean}")
+        self._grid = grid
+        self._tolerance = positive(tolerance, "tolerance")
+        self._tiles = tiles
+        self._workers = Workers(threads)
+        self._trend_count = FUNCTIONS[mean] if isinstance(mean, str) else 0
+        self._center = (0.5 * (grid.bounds[0] + grid.bounds[2]), 0.5 * (grid.bounds[1] + grid.bounds[3]))
+        self._epoch: float | None = None
+        self._now: float | None = None
+        self._use(make_prior(kernel, None, self._tolerance))
+        x, y = self._axes(grid)
+        # With a trend to be learned the reference follows the first data; until then there are none.
+        self._statistics = Statistics(x, y, 0.0 if isinstance(self.mean, str) else self.mean)
+        self._rebuild()
 
-    def update(self, xy: Any, z: Any, variance: Any = None) -> Intake:
-        """Take in points.
+    # -- what it is --------------------------------------------------------------------------------------
+
+    @property
+    def grid(self) -> Grid:
+        """The cells."""
+        return self._grid
+
+    @property
+    def kernel(self) -> Kernel:
+        """The prior's kernel."""
+        return self._prior.kernel
+
+    @property
+    def prior(self) -> Prior:
+        """The prior on the lattice, with the spacing chosen and what it leaves unresolved."""
+        return self._prior
+
+    @property
+    def count(self) -> float:
+        """Points in the map; a fractional number where they fade."""
+        return float(self._statistics.totals[..., COUNT].sum()) / self._gain
+
+    @property
+    def fallbacks(self) -> int:
+        """Tiles so far whose fast factorisation failed and that were solved the slower, safer way."""
+        return self._means.fallbacks + self._variances.fallbacks
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of statistics, tiles and layers."""
+        arrays = (
+            self._images.weights,
+            self._images.heights,
+            self._means.eta,
+            self._variances.pairs,
+            self._mean_layers.layers,
+            self._variance_layers.layers,
+            self._variance_layers.rest,
+        )
+        return self._statistics.nbytes + sum(array.nbytes for array in arrays)
+
+    # -- data in -----------------------------------------------------------------------------------------
+
+    def update(self, xy: Any, z: Any, variance: Any = None, stamp: float | None = None) -> Intake:
+        """Take in points, in O(N); the posterior is solved when it is asked for.
 
         xy: (N, 2) positions
         z: (N,) heights
         variance: (N,) or a number; noise variance of each height, `noise_variance` unless given
+        stamp: time of the points in seconds, for a map with a half-life
         """
-        xy = np.asarray(xy, dtype=np.float64)
-        z = np.asarray(z, dtype=np.float64)
+        xy, z, r = self._checked(xy, z, variance)
+        if self.on_bad == "raise":
+            self._require_good(xy, z, r)
+        if self.count == 0.0 and isinstance(self.mean, str):
+            good = np.isfinite(z)
+            self._statistics.reference = float(np.median(z[good])) if good.any() else 0.0
+        gain = self._gain_at(stamp)
+        used, tally = 0, np.zeros(3, dtype=np.int64)
+        s = self._statistics
+        for start in range(0, z.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            located = locate(xy[part], z[part], r if r.size == 1 else r[part], self.grid.bounds, s.x, s.y)
+            self._changed |= s.take(located, gain, self._prior.unresolved, self._workers)
+            used += len(located.points)
+            tally += located.tally
+        return Intake(used, int(tally[NOT_FINITE]), int(tally[BAD_VARIANCE]), int(tally[OUTSIDE]))
+
+    def remove(self, xy: Any, z: Any, variance: Any = None) -> Intake:
+        """Take out points that were taken in before, given exactly as then; not in a map with a half-life.
+
+        Refused if a block does not hold that much: then other points, or other variances, were given.
+        """
+        if self.half_life is not None:
+            raise ValueError("points fade in a map with a half-life: they can't be taken out exactly")
+        xy, z, r = self._checked(xy, z, variance)
+        s = self._statistics
+        part = Statistics(s.x, s.y, s.reference)
+        located = locate(xy, z, r, self.grid.bounds, s.x, s.y)
+        touched = part.take(located, 1.0, self._prior.unresolved, self._workers)
+        have, less = s.totals[..., COUNT], part.totals[..., COUNT]
+        W, w = s.weights[..., 0, 0], part.weights[..., 0, 0]
+        if (less > have).any() or (w > W * (1.0 + 1e-9)).any():
+            raise ValueError("remove: more was to be taken out of a block than it holds; nothing was changed")
+        s.add(part, -1.0)
+        # What a block without points holds after the subtraction is round-off.
+        emptied = touched & (s.totals[..., COUNT] < 0.5)
+        for array in s.arrays:
+            array[emptied] = 0.0
+        self._changed |= touched
+        tally = located.tally
+        return Intake(
+            len(located.points), int(tally[NOT_FINITE]), int(tally[BAD_VARIANCE]), int(tally[OUTSIDE])
+        )
+
+    def merge(self, other: GridGP) -> None:
+        """Add the data of another map with the same kernel, as far as they lie in this window."""
+        if other._prior.spacing != self._prior.spacing or other.kernel != self.kernel:
+            raise ValueError(
+                f"maps merge only if they have the same kernel: {self.kernel!r}, {other.kernel!r}"
+            )
+        if (other.half_life, other.mean) != (self.half_life, self.mean):
+            raise ValueError("maps merge only if they have the same mean and half_life")
+        if self.half_life is not None and other._now is not None:
+            self._gain_at(other._now)
+        s, o = self._statistics, other._statistics
+        if self.count == 0.0:
+            s.reference = o.reference
+        part = o.moved(s.x, s.y)
+        age = 1.0
+        if self.half_life is not None and self._now is not None and other._now is not None:
+            age = 2.0 ** (-(self._now - other._now) / self.half_life)
+        s.add(part, age * self._gain / other._gain)
+        self._changed |= part.weights[..., 0, 0] != 0.0
+
+    def move(self, cells_y: int, cells_x: int) -> None:
+        """Shift the window by whole cells; data that stay inside are kept exactly, others are dropped."""
+        self._note_changes()
+        self._grid = self.grid.moved(int(cells_y), int(cells_x))
+        old = self._statistics
+        x, y = self._axes(self._grid)
+        self._statistics = old.moved(x, y)
+        means, variances = self._means, self._variances
+        trend = self._beta, self._beta_covariance, self._beta_weight
+        self._rebuild()
+        self._beta, self._beta_covariance, self._beta_weight = trend
+        left = _left_behind(old, self._statistics)
+        self._images_from_statistics(self._changed)
+        self._changed = np.zeros_like(self._changed)
+        with single_threaded_blas():
+            for new, before, layers in (
+                (self._means, means, self._mean_layers),
+                (self._variances, variances, self._variance_layers),
+            ):
+                new.inherit(before, left)
+                new.find_empty(self._statistics)
+                layers.draw(~new.stale, self._workers)
+
+    # -- results -----------------------------------------------------------------------------------------
+
+    def posterior(self) -> GridPosterior:
+        """Mean, variance, gradient and gradient variance at every cell."""
+        self._solve()
+        means, variances = self._mean_layers.layers, self._variance_layers.layers
+        if self._trend_count:
+            x, y = (a.ravel() for a in np.meshgrid(self.grid.x, self.grid.y))
+            h = basis_functions(self._trend_count, x, y, self._center).reshape(-1, *means.shape[1:])
+            mean, variances = self._with_trend(means, variances, h)
+        else:
+            mean = means[0]
+        return GridPosterior(
+            mean=mean[0] + self._statistics.reference,
+            variance=variances[0].copy(),
+            gradient=np.stack([mean[1], mean[2]], axis=-1),
+            gradient_variance=np.stack([variances[1], variances[2]], axis=-1),
+            grid=self.grid,
+        )
+
+    def predict(self, xy: Any, return_std: bool = False) -> Any:
+        """E[f] (N,) at any points xy (N, 2); with `return_std` also the standard deviation of f."""
+        mean, variance = self._predict(xy)
+        height = mean[0] + self._statistics.reference
+        return (height, np.sqrt(variance[0])) if return_std else height
+
+    def predict_gradient(self, xy: Any, return_std: bool = False) -> Any:
+        """E[df/dx, df/dy] (N, 2) at any points xy (N, 2); with `return_std` also their deviations (N, 2)."""
+        mean, variance = self._predict(xy)
+        gradient = np.ascontiguousarray(mean[1:].T)
+        return (gradient, np.sqrt(variance[1:].T)) if return_std else gradient
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """(n, ny, nx) draws of the whole surface from the posterior."""
+        self._solve()
+        s = self._effective()
+        if self._trend_count:
+            s = s.moved(s.x, s.y)
+            for b, moments in zip(self._beta, trend_moments(self._trend_count, s, self._center), strict=True):
+                s.heights -= b * moments
+        out = posterior_samples(n, self._prior, self._models[0], s, self.grid, self._workers, rng)
+        if self._trend_count:
+            h = self._uncertain_trend()
+            weight = rng.multivariate_normal(np.zeros(h.shape[0]), self._beta_covariance, size=n)
+            out += np.einsum("nk,kyx->nyx", weight, h)
+            x, y = (a.ravel() for a in np.meshgrid(self.grid.x, self.grid.y))
+            trend = np.tensordot(self._beta, basis_functions(self._trend_count, x, y, self._center)[:, 0], 1)
+            out += trend.reshape(self.grid.shape)
+        return out + self._statistics.reference
+
+    def log_marginal_likelihood(self) -> float:
+        """log p(z | kernel, noise), with a trend at its best estimate."""
+        return self._evidence(gradient=False).value
+
+    def log_marginal_likelihood_gradient(self) -> tuple[float, Array]:
+        """The same, and its derivative (P + 1,) by the kernel's theta and the log of the noise variance."""
+        result = self._evidence(gradient=True)
+        return result.value, np.append(result.theta_gradient, result.noise_gradient)
+
+    def fit_hyperparameters(
+        self, *, fit_noise: bool = True, max_tiles: int = 24, max_iterations: int = 60
+    ) -> Fit:
+        """Raise the likelihood over the kernel's theta and the noise variance, from the statistics.
+
+        The lattice stays: length scales shorter than it carries are refused by the search. A large map is
+        learned from `max_tiles` tiles with data, spread over it and taken as independent.
+
+        fit_noise: also learn a factor on all noise variances, those given by point included
+        """
+        model_size = (self._tiles or self._default_tiles(self._prior)).likelihood
+        s = self._effective()
+        chosen = _spread(TileField(make_tile_model(self._prior, model_size), s.y, s.x), s, max_tiles)
+        result = fit(
+            self._prior,
+            model_size,
+            s,
+            chosen,
+            self._trend_count,
+            self._center,
+            fit_noise,
+            max_iterations,
+            COARSEST,
+        )
+        self._scale_noise(result.noise_factor)
+        self._use(make_prior(result.kernel, self._prior.spacing, self._tolerance))
+        self._rebuild()
+        return result
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _use(self, prior: Prior) -> None:
+        for axis, name in ((0, "x"), (1, "y")):
+            if prior.scale[axis] < COARSEST * prior.spacing[axis]:
+                raise ValueError(
+                    f"the length scale along {name} is too short for blocks of {prior.spacing[axis]:.3g} m: "
+                    "make a new map with this kernel and feed it the points"
+                )
+        self._prior = prior
+        tiles = self._tiles or self._default_tiles(prior)
+        self._models: tuple[TileModel, TileModel] = (
+            make_tile_model(prior, tiles.mean),
+            make_tile_model(prior, tiles.variance),
+        )
+
+    @staticmethod
+    def _default_tiles(prior: Prior) -> Tiles:
+        return ROUGH if prior.rough else SMOOTH
+
+    def _axes(self, grid: Grid) -> tuple[Axis, Axis]:
+        x_min, y_min, x_max, y_max = grid.bounds
+        h_x, h_y = self._prior.spacing
+        return Axis.covering(x_min, x_max, h_x), Axis.covering(y_min, y_max, h_y)
+
+    def _rebuild(self) -> None:
+        """New fields, images and layers for the present window and prior; every block counts as changed."""
+        s = self._statistics
+        self._means = MeanField(self._models[0], s.y, s.x, 1 + self._trend_count)
+        self._variances = VarianceField(self._models[1], s.y, s.x)
+        self._images = Images.covering([self._means, self._variances], 1 + self._trend_count)
+        self._mean_layers = MeanLayers(self._means, self.grid.y, self.grid.x)
+        self._variance_layers = VarianceLayers(self._variances, self._prior, self.grid.y, self.grid.x)
+        self._drawn_gain = np.full(s.weights.shape[:2], self._gain)
+        self._changed: Mask = s.weights[:, :, 0, 0] > 0.0
+        self._beta, self._beta_covariance = np.zeros(self._trend_count), np.zeros((self._trend_count,) * 2)
+        self._beta_weight = 0.0
+
+    def _checked(self, xy: Any, z: Any, variance: Any) -> tuple[Array, Array, Array]:
+        xy = np.ascontiguousarray(xy, dtype=np.float64)
+        z = np.ascontiguousarray(z, dtype=np.float64)
+        if xy.size == 0 and z.size == 0:
+            xy, z = xy.reshape(0, 2), z.reshape(0)
         if xy.ndim != 2 or xy.shape[1] != 2:
             raise ValueError(f"xy must be positions of shape (N, 2), got {xy.shape}")
         if z.shape != (xy.shape[0],):
             raise ValueError(f"z must have shape ({xy.shape[0]},) to match xy, got {z.shape}")
         r = np.asarray(self.noise_variance if variance is None else variance, dtype=np.float64)
-        if r.shape not in ((), z.shape):
+        if r.ndim > 0 and r.shape != z.shape:
             raise ValueError(f"variance must be a number or have shape {z.shape}, got {r.shape}")
-        r = np.broadcast_to(r, z.shape)
-        finite = np.isfinite(xy).all(1) & np.isfinite(z) & np.isfinite(r)
-        positive_variance = r > 0.0
-        x_min, y_min, x_max, y_max = self.grid.bounds
-        with np.errstate(invalid="ignore"):
-            inside = (xy[:, 0] >= x_min) & (xy[:, 0] < x_max) & (xy[:, 1] >= y_min) & (xy[:, 1] < y_max)
-        good = finite & positive_variance & inside
-        intake = Intake(
-            int(good.sum()),
-            int((~finite).sum()),
-            int((finite & ~positive_variance).sum()),
-            int((finite & positive_variance & ~inside).sum()),
-        )
-        if self.on_bad == "raise" and intake.dropped:
+        return xy, z, np.ascontiguousarray(r.reshape(-1))
+
+    def _require_good(self, xy: Array, z: Array, r: Array) -> None:
+        s = self._statistics
+        tally = locate(xy, z, r, self.grid.bounds, s.x, s.y).tally
+        if tally.sum():
             raise ValueError(
-                f"{intake.dropped} of {z.size} points are bad: {intake.not_finite} not finite, "
-                f"{intake.bad_variance} with variance <= 0, {intake.outside} outside the grid; nothing was "
+                f"{tally.sum()} of {z.size} points are bad: {tally[NOT_FINITE]} not finite, "
+                f"{tally[BAD_VARIANCE]} with variance <= 0, {tally[OUTSIDE]} outside the grid; nothing was "
                 "taken in. Remove them, or use on_bad='drop'"
             )
-        self.statistics.add(xy[good, 0], xy[good, 1], z[good], r[good] + self.prior.unresolved)
-        return intake
 
-    def merge(self, other: GridGP) -> None:
-        """Add the data of another map of the same grid and kernel."""
-        if other.grid != self.grid or other.prior.spacing != self.prior.spacing:
-            raise ValueError("maps merge only if they have the same grid and kernel")
-        if other.mean != self.mean:
-            raise ValueError("maps merge only if they have the same mean")
-        self.statistics.weights += other.statistics.weights
-        self.statistics.heights += other.statistics.heights
-        self.statistics.totals += other.statistics.totals
+    @property
+    def _gain(self) -> float:
+        """Factor by which the statistics are too large: new points enter with it, old ones stay as they ar"""
+        if self.half_life is None or self._now is None or self._epoch is None:
+            return 1.0
+        return float(2.0 ** ((self._now - self._epoch) / self.half_life))
 
-    def posterior(self) -> GridPosterior:
-        """Mean, variance, gradient and gradient variance at every cell."""
-        x, y = np.meshgrid(self.grid.x, self.grid.y)
-        mean, variance, gradient, gradient_variance = self._evaluate(x.ravel(), y.ravel())
-        shape = self.grid.shape
-        return GridPosterior(
-            mean.reshape(shape),
-            variance.reshape(shape),
-            gradient.reshape(*shape, 2),
-            gradient_variance.reshape(*shape, 2),
-            self.grid,
-        )
+    def _gain_at(self, stamp: float | None) -> float:
+        """Weight of points of the given time, relative to the epoch; time moves on to it."""
+        if self.half_life is None:
+            return 1.0
+        if stamp is None:
+            raise ValueError("a map with a half-life needs the time of the points: give stamp, in seconds")
+        stamp = float(stamp)
+        if not np.isfinite(stamp):
+            raise ValueError(f"stamp must be finite, got {stamp}")
+        if self._epoch is None or self._now is None:
+            self._epoch = self._now = stamp
+        if stamp > self._now + 500.0 * self.half_life:  # all that was known has faded to nothing
+            self._statistics.scale(0.0)
+            self._changed |= True
+            self._epoch = self._now = stamp
+        self._now = max(self._now, stamp)
+        if self._gain > 1e6:
+            self._statistics.scale(1.0 / self._gain)
+            self._drawn_gain /= self._gain
+            self._epoch = self._now
+        return float(2.0 ** ((stamp - self._epoch) / self.half_life))
 
-    def predict(self, xy: Any, return_std: bool = False) -> Any:
-        """E[f] (N,) at xy (N, 2), and the standard deviation of f with `return_std`."""
-        xy = np.asarray(xy, dtype=np.float64)
-        mean, variance, _, _ = self._evaluate(xy[:, 0], xy[:, 1])
-        return (mean, np.sqrt(variance)) if return_std else mean
+    def _effective(self) -> Statistics:
+        """The statistics with fading applied."""
+        s = self._statistics
+        if self._gain == 1.0:
+            return s
+        copy = s.moved(s.x, s.y)
+        copy.scale(1.0 / self._gain)
+        return copy
 
-    def predict_gradient(self, xy: Any, return_std: bool = False) -> Any:
-        """E[grad f] (N, 2) at xy (N, 2), and its standard deviations with `return_std`."""
-        xy = np.asarray(xy, dtype=np.float64)
-        _, _, gradient, variance = self._evaluate(xy[:, 0], xy[:, 1])
-        return (gradient, np.sqrt(variance)) if return_std else gradient
+    def _images_from_statistics(self, blocks: Mask) -> None:
+        s = self._statistics
+        self._images.draw_weights(blocks, s, 1.0 / self._gain)
+        for k, moments in enumerate([s.heights, *trend_moments(self._trend_count, s, self._center)]):
+            self._images.draw_heights(blocks, moments, 1.0 / self._gain, k)
+        self._drawn_gain[blocks] = self._gain
 
-    def _evaluate(self, x: Array, y: Array) -> tuple[Array, Array, Array, Array]:
-        s, model = self.statistics, self.tiles
-        block_x, t_x = s.x.locate(x)
-        block_y, t_y = s.y.locate(y)
-        mean = np.full(x.size, self.mean)
-        variance = np.full(x.size, self.prior.variance)
-        gradient = np.zeros((x.size, 2))
-        gradient_variance = np.tile(self.prior.gradient_variance, (x.size, 1))
-        pad_y, pad_x = model.y.halo, model.x.halo
-        count_y, count_x = tile_count(s.y, model.y.core), tile_count(s.x, model.x.core)
-        shape = (count_y * model.y.core + 2 * pad_y, count_x * model.x.core + 2 * pad_x)
-        W = np.zeros((*shape, *s.weights.shape[2:]))
-        H = np.zeros((*shape, *s.heights.shape[2:]))
-        W[pad_y : pad_y + s.y.count, pad_x : pad_x + s.x.count] = s.weights
-        H[pad_y : pad_y + s.y.count, pad_x : pad_x + s.x.count] = s.heights
-        tile = (block_y // model.y.core) * count_x + block_x // model.x.core
-        inside = (block_y >= 0) & (block_y < s.y.count) & (block_x >= 0) & (block_x < s.x.count)
-        for k in np.unique(tile[inside]):
-            j, i = divmod(int(k), count_x)
-            domain = np.s_[
-                j * model.y.core : j * model.y.core + model.y.blocks,
-                i * model.x.core : i * model.x.core + model.x.blocks,
-            ]
-            if not W[domain][:, :, 0, 0].any():
-                continue
-            eta, covariance = model.posterior(W[domain], H[domain])
-            lost = model.prior_covariance - covariance
-            at = np.flatnonzero((tile == k) & inside)
-            by = block_y[at] - j * model.y.core + pad_y
-            bx = block_x[at] - i * model.x.core + pad_x
-            f_y, f_x = model.y.values(by, t_y[at]), model.x.values(bx, t_x[at])
-            d_y = model.y.slopes(by, t_y[at], s.y.spacing)
-            d_x = model.x.slopes(bx, t_x[at], s.x.spacing)
-            s_y, s_x = weights(t_y[at]), weights(t_x[at])
-            k_y, k_x = slopes(t_y[at], s.y.spacing), slopes(t_x[at], s.x.spacing)
-            m_y, m_x = model.mode_y, model.mode_x
-            for phi, carried, unresolved, out, out_variance in (
-                (f_y[:, m_y] * f_x[:, m_x], (s_x, s_y), self.prior.unresolved, mean, variance),
-                (
-                    f_y[:, m_y] * d_x[:, m_x],
-                    (k_x, s_y),
-                    self.prior.unresolved_gradient[0],
-                    gradient[:, 0],
-                    gradient_variance[:, 0],
-                ),
-                (
-                    d_y[:, m_y] * f_x[:, m_x],
-                    (s_x, k_y),
-                    self.prior.unresolved_gradient[1],
-                    gradient[:, 1],
-                    gradient_variance[:, 1],
-                ),
-            ):
-                out[at] += phi @ eta
-                reduction = np.einsum("nr,nr->n", phi @ lost, phi)
-                out_variance[at] = self.prior.carried(*carried) - reduction + unresolved
-        return mean, variance, gradient, gradient_variance
+    def _note_changes(self) -> None:
+        """Let the tiles know which blocks have changed."""
+        if self._changed.any():
+            self._images_from_statistics(self._changed)
+            self._means.mark(self._changed, self._statistics)
+            self._variances.mark(self._changed, self._statistics)
+            self._changed = np.zeros_like(self._changed)
 
-    def log_marginal_likelihood(self) -> float:
-        """log p(z), from the statistics, exactly for the spline model: the prior is formed densely."""
-        s = self.statistics
-        n_y, n_x = s.y.count + 5, s.x.count + 5
-        if n_y * n_x > 6000:
-            raise ValueError("this map has too many blocks for the dense likelihood")
-        from gp_core.grid.likelihood import dense_log_likelihood
+    def _solve(self) -> None:
+        """Bring fields and layers up to date with the statistics."""
+        s = self._statistics
+        if self.half_life is not None:
+            self._changed |= (s.weights[:, :, 0, 0] > 0.0) & (self._gain > _RENEW * self._drawn_gain)
+        self._note_changes()
+        with single_threaded_blas():
+            if self._means.stale.any():
+                solved = self._means.solve(self._images, s, 1.0 / self._gain, self._workers)
+                self._mean_layers.draw(solved, self._workers)
+            if self._variances.stale.any():
+                solved = self._variances.solve(self._images, s, 1.0 / self._gain, self._workers)
+                self._variance_layers.draw(solved, self._workers)
+        self._estimate_trend()
 
-        return dense_log_likelihood(self.prior, s)
+    def _estimate_trend(self) -> None:
+        if not self._trend_count:
+            return
+        weight = float(self._statistics.weights[:, :, 0, 0].sum()) / self._gain
+        if weight > 0.0 and not 1.0 / _TREND_RENEW < self._beta_weight / weight < _TREND_RENEW:
+            s = self._statistics
+            most = (
+                _spread(self._variances, s, _TREND_TILES)
+                if self._variances.stale.size > 4 * _TREND_TILES
+                else None
+            )
+            found = self._evidence(gradient=False, tiles=most)
+            self._beta, self._beta_covariance = found.trend, found.trend_covariance
+            self._beta_weight = weight
+
+    def _evidence(self, *, gradient: bool, tiles: Mask | None = None) -> Evidence:
+        size = (self._tiles or self._default_tiles(self._prior)).likelihood
+        model = make_tile_model(self._prior, size)
+        with single_threaded_blas():
+            return evidence(
+                self._prior,
+                model,
+                self._effective(),
+                trend=self._trend_count,
+                center=self._center,
+                tiles=tiles,
+                gradient=gradient,
+            )
+
+    def _with_trend(self, means: Array, variances: Array, h: Array) -> tuple[Array, Array]:
+        """Mean and variances (3, ...) with the trend, from layers (K, 3, ...) and functions (k, 3, ...)."""
+        u = h - means[1:]
+        mean: Array = means[0] + np.tensordot(self._beta, u, 1)
+        return mean, variances + np.einsum("ka...,kl,la...->a...", u, self._beta_covariance, u)
+
+    def _uncertain_trend(self) -> Array:
+        """(k, ny, nx) the part of each basis function that the data do not determine."""
+        x, y = (a.ravel() for a in np.meshgrid(self.grid.x, self.grid.y))
+        h = basis_functions(self._trend_count, x, y, self._center)[:, 0].reshape(-1, *self.grid.shape)
+        return h - self._mean_layers.layers[1:, 0]
+
+    def _predict(self, xy: Any) -> tuple[Array, Array]:
+        xy = np.ascontiguousarray(xy, dtype=np.float64)
+        if xy.size == 0:
+            xy = xy.reshape(0, 2)
+        if xy.ndim != 2 or xy.shape[1] != 2:
+            raise ValueError(f"xy must be positions of shape (N, 2), got {xy.shape}")
+        if not np.isfinite(xy).all():
+            raise ValueError("xy contains NaN or infinity: remove these points")
+        self._solve()
+        x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
+        means = mean_at(self._means, x, y)
+        variances = variance_at(self._variances, self._prior, x, y)
+        if self._trend_count:
+            return self._with_trend(means, variances, basis_functions(self._trend_count, x, y, self._center))
+        return means[0], variances
+
+    def _scale_noise(self, factor: float) -> None:
+        """Let every point's variance be `factor` times what it was."""
+        s = self._statistics
+        self.noise_variance *= factor
+        s.weights /= factor
+        s.heights /= factor
+        s.totals[..., SQUARES] /= factor
+        s.totals[..., LOG_VARIANCE] += s.totals[..., COUNT] * np.log(factor)
+
+
+def _left_behind(old: Statistics, new: Statistics) -> Mask:
+    """(J, I) blocks of the old window that hold data and that the new window does not cover."""
+    left: Mask = old.weights[:, :, 0, 0] > 0.0
+    y = slice(max(0, new.y.first - old.y.first), max(0, new.y.first + new.y.count - old.y.first))
+    x = slice(max(0, new.x.first - old.x.first), max(0, new.x.first + new.x.count - old.x.first))
+    left[y, x] = False
+    return left
+
+
+def _spread(tiles: TileField, s: Statistics, most: int) -> Mask:
+    """At most `most` tiles with data, those with the most points of a regular subset first."""
+    touched = tiles.touched(s.totals[..., COUNT] > 0.0)
+    step = 1
+    while touched[::step, ::step].sum() > most:
+        step += 1
+    chosen: Mask = np.zeros_like(touched)
+    chosen[::step, ::step] = touched[::step, ::step]
+    return chosen

@@ -65,3 +65,15 @@ def gram_spectrum(frequency: Array) -> Array:
     shifts = np.arange(-3, 4)
     total: Array = (np.sinc(frequency[..., None] + shifts) ** (2 * ORDER)).sum(-1)
     return total
+
+
+def spline_gram(window: Array) -> Array:
+    """(n, n) integrals of window beta_i beta_j, with a window (n - 5,) that is constant on each block."""
+    nodes, mass = np.polynomial.legendre.leggauss(ORDER)
+    beta = _unit_weights((nodes + 1.0) / 2.0)
+    block = (beta * mass[:, None] / 2.0).T @ beta
+    n = window.size + DEGREE
+    gram = np.zeros((n, n))
+    for i, w in enumerate(window):
+        gram[i : i + ORDER, i : i + ORDER] += w * block
+    return gram

@@ -40,6 +40,8 @@ NOMINAL_INFORMATION: Final = 5000.0
 """a: signal variance times points per squared correlation length over noise variance, for the choice of h."""
 FINEST: Final = 8.0
 """Blocks per correlation length at most for a rough kernel, which leaves an unresolved part instead."""
+BLOCKS_PER_SCALE: Final = 3.0
+"""Blocks per correlation length of a smooth kernel, at most; more of them mean that it has a finer scale."""
 REACH: Final = 14.0
 """Correlation lengths after which the prior covariance is taken to have died out, at most."""
 _OVERSAMPLING: Final = 6
@@ -53,30 +55,53 @@ class Prior:
     kernel: stationary kernel on (x, y)
     spacing: (h_x, h_y), sides of a block
     correlation_length: (l_x, l_y), distance along the axis at which the correlation is exp(-1/2)
+    scale: (s_x, s_y), the finest correlation length of a sum of scales; `correlation_length` otherwise
+    rough: whether the spectrum falls as a power, so that no lattice resolves it all
     variance: k(0)
     gradient_variance: (2,) variance of df/dx and df/dy; infinite where the paths have no derivative
     lags: (2 R_y + 1, 2 R_x + 1) covariance of c_j and c_(j + d), d from -R to R
     unresolved: variance of what the lattice can't carry, the mean over positions in a block
     unresolved_gradient: (2,) likewise of df/dx and df/dy
     separable: whether k(dx, dy) = k(dx, 0) k(0, dy) / k(0, 0)
+    torus: where kernel and lags meet
     """
 
     kernel: Kernel
     spacing: tuple[float, float]
     correlation_length: tuple[float, float]
+    scale: tuple[float, float]
+    rough: bool
     variance: float
     gradient_variance: Array
     lags: Array = field(repr=False)
     unresolved: float
     unresolved_gradient: Array
     separable: bool
+    torus: _Torus = field(repr=False)
 
     def carried(self, weights_x: Array, weights_y: Array) -> Array:
-        """(N,) prior variance of the splines' combination with the given weights (N, 6) along each axis."""
+        """(N_y, N_x) prior variance of products of spline combinations, weights (N_x, 6) and (N_y, 6)."""
+        return _autocorrelation(weights_y) @ self._near @ _autocorrelation(weights_x).T
+
+    def carried_at(self, weights_x: Array, weights_y: Array) -> Array:
+        """(N,) likewise, for pairs of rows (N, 6)."""
+        product: Array = ((_autocorrelation(weights_y) @ self._near) * _autocorrelation(weights_x)).sum(1)
+        return product
+
+    def lags_within(self, n_y: int, n_x: int) -> Array:
+        """(2 n_y - 1, 2 n_x - 1) covariance at lags 1 - n ... n - 1; zero beyond the reach."""
         R_y, R_x = (n // 2 for n in self.lags.shape)
-        near = self.lags[R_y - DEGREE : R_y + ORDER, R_x - DEGREE : R_x + ORDER]
-        out: Array = np.einsum("nd,de,ne->n", _autocorrelation(weights_y), near, _autocorrelation(weights_x))
+        k_y, k_x = min(n_y - 1, R_y), min(n_x - 1, R_x)
+        out = np.zeros((2 * n_y - 1, 2 * n_x - 1))
+        out[n_y - 1 - k_y : n_y + k_y, n_x - 1 - k_x : n_x + k_x] = self.lags[
+            R_y - k_y : R_y + k_y + 1, R_x - k_x : R_x + k_x + 1
+        ]
         return out
+
+    @property
+    def _near(self) -> Array:
+        R_y, R_x = (n // 2 for n in self.lags.shape)
+        return self.lags[R_y - DEGREE : R_y + ORDER, R_x - DEGREE : R_x + ORDER]
 
     def along_x(self, count: int) -> Array:
         """(count,) covariance of the coefficients at lags 0, 1, ... in x; zero beyond the reach."""
@@ -89,6 +114,73 @@ class Prior:
         return _padded(self.lags[R_y:, R_x], count)
 
 
+@dataclass(frozen=True)
+class _Torus:
+    """Samples of the kernel, `_OVERSAMPLING` per block, on a torus of whole blocks; x first.
+
+    reach: (R_x, R_y), lags that are kept
+    count: (N_x, N_y), samples
+    step: (x, y) between them
+    """
+
+    reach: tuple[int, int]
+    count: tuple[int, int]
+    step: tuple[float, float]
+
+    @staticmethod
+    def of(
+        kernel: Kernel, spacing: tuple[float, float], length: tuple[float, float], variance: float
+    ) -> _Torus:
+        reach, count = [], []
+        for axis in (0, 1):
+            R = int(np.ceil(_reach(kernel, axis, length[axis], variance) / spacing[axis])) + 1
+            reach.append(R)
+            count.append(_OVERSAMPLING * fft.next_fast_len(2 * R + 2))
+        step = (spacing[0] / _OVERSAMPLING, spacing[1] / _OVERSAMPLING)
+        return _Torus((reach[0], reach[1]), (count[0], count[1]), step)
+
+    @property
+    def frequencies(self) -> list[Array]:
+        """(N,) per axis, in cycles per block."""
+        return [np.fft.fftfreq(count, 1.0 / _OVERSAMPLING) for count in self.count]
+
+    @property
+    def _dual(self) -> Array:
+        """(N_y, N_x) square of the transform of the projection onto the splines."""
+        x, y = ((spectrum(f) / gram_spectrum(f)) ** 2 for f in self.frequencies)
+        return y[:, None] * x
+
+    def spectrum(self, kernel: Kernel) -> Array:
+        return _spectrum(kernel, list(self.count), list(self.step))
+
+    def project(self, S: Array) -> Array:
+        """(2 R_y + 1, 2 R_x + 1) covariances of the coefficients from spectral weights (N_y, N_x)."""
+        n_x, n_y = (count // _OVERSAMPLING for count in self.count)
+        folded = (S * self._dual).reshape(_OVERSAMPLING, n_y, _OVERSAMPLING, n_x).sum((0, 2))
+        sequence = np.fft.fftshift(fft.ifft2(folded).real) * (n_x * n_y)
+        R_x, R_y = self.reach
+        c_y, c_x = n_y // 2, n_x // 2
+        return np.ascontiguousarray(sequence[c_y - R_y : c_y + R_y + 1, c_x - R_x : c_x + R_x + 1])
+
+    def theta_gradient(self, kernel: Kernel, w: Array) -> Array:
+        """(P,) derivative by theta of sum w K over lags, w (2 n_y - 1, 2 n_x - 1): `project`, transposed."""
+        n_x, n_y = (count // _OVERSAMPLING for count in self.count)
+        R_x, R_y = self.reach
+        k_y, k_x = min(w.shape[0] // 2, R_y), min(w.shape[1] // 2, R_x)
+        m_y, m_x = w.shape[0] // 2, w.shape[1] // 2
+        sequence = np.zeros((n_y, n_x))
+        c_y, c_x = n_y // 2, n_x // 2
+        sequence[c_y - k_y : c_y + k_y + 1, c_x - k_x : c_x + k_x + 1] = w[
+            m_y - k_y : m_y + k_y + 1, m_x - k_x : m_x + k_x + 1
+        ]
+        by_frequency = np.tile(fft.fft2(np.fft.ifftshift(sequence)).real, (_OVERSAMPLING, _OVERSAMPLING))
+        by_sample = fft.ifft2(by_frequency * self._dual).real
+        offset = [np.fft.fftfreq(N, 1.0 / N) * step for N, step in zip(self.count, self.step, strict=True)]
+        dx, dy = np.meshgrid(offset[0], offset[1])
+        points = np.stack([dx.ravel(), dy.ravel()], axis=-1)
+        return kernel.theta_vjp(points, by_sample.reshape(-1, 1), np.zeros((1, 2)))
+
+
 def make_prior(kernel: Kernel, spacing: tuple[float, float] | None, tolerance: float = TOLERANCE) -> Prior:
     """The prior of `kernel` on the lattice of the given spacing, or on the one its spectrum asks for.
 
@@ -98,44 +190,34 @@ def make_prior(kernel: Kernel, spacing: tuple[float, float] | None, tolerance: f
     """
     variance = _variance(kernel)
     length = (_correlation_length(kernel, 0, variance), _correlation_length(kernel, 1, variance))
+    q, rough = _blocks_per_length(kernel, length, variance, tolerance)
+    finer = 1.0 if rough else min(1.0, BLOCKS_PER_SCALE / q)
     if spacing is None:
-        q = _blocks_per_length(kernel, length, variance, tolerance)
         spacing = (length[0] / q, length[1] / q)
-    reach = [_reach(kernel, axis, length[axis], variance) for axis in (0, 1)]
-    R = [int(np.ceil(reach[axis] / spacing[axis])) + 1 for axis in (0, 1)]
-    n = [2 * R[axis] + 2 for axis in (0, 1)]
-    N = [fft.next_fast_len(_OVERSAMPLING * n[axis]) for axis in (0, 1)]
-    # The period in blocks need not be whole: only the step of the samples has to divide a block.
-    step = [spacing[axis] / _OVERSAMPLING for axis in (0, 1)]
-    N = [_OVERSAMPLING * -(-count // _OVERSAMPLING) for count in N]
-    n = [count // _OVERSAMPLING for count in N]
-    S = _spectrum(kernel, N, step)
-    f = [np.fft.fftfreq(count, 1.0 / _OVERSAMPLING) for count in N]  # cycles per block
-    beta = [spectrum(frequency) for frequency in f]
-    gram = [gram_spectrum(frequency) for frequency in f]
-    gain = [b**2 / g for b, g in zip(beta, gram, strict=True)]
+    torus = _Torus.of(kernel, spacing, length, variance)
+    S = torus.spectrum(kernel)
+    f = torus.frequencies
+    gain = [spectrum(frequency) ** 2 / gram_spectrum(frequency) for frequency in f]
     carried = S * gain[1][:, None] * gain[0]
     unresolved = float((S - carried).sum())
     gradient_variance = _gradient_variance(kernel)
     roughness = [_mean_square_slope(frequency) / size**2 for frequency, size in zip(f, spacing, strict=True)]
     carried_gradient = np.array([(carried * roughness[0]).sum(), (carried * roughness[1][:, None]).sum()])
-    dual = [b / g for b, g in zip(beta, gram, strict=True)]
-    folded = (S * (dual[1][:, None] * dual[0]) ** 2).reshape(_OVERSAMPLING, n[1], _OVERSAMPLING, n[0])
-    sequence = np.fft.fftshift(fft.ifft2(folded.sum((0, 2))).real) * n[0] * n[1]
-    center = (n[1] // 2, n[0] // 2)
-    R = [min(R[axis], (n[axis] - 1) // 2) for axis in (0, 1)]
-    lags = sequence[center[0] - R[1] : center[0] + R[1] + 1, center[1] - R[0] : center[1] + R[0] + 1]
+    lags, R = torus.project(S), torus.reach
     outer = lags[:, R[0]][:, None] * lags[R[1]] / lags[R[1], R[0]]
     return Prior(
         kernel=kernel,
         spacing=spacing,
         correlation_length=length,
+        scale=(finer * length[0], finer * length[1]),
+        rough=rough,
         variance=variance,
         gradient_variance=gradient_variance,
-        lags=np.ascontiguousarray(lags),
+        lags=lags,
         unresolved=max(unresolved, 0.0),
         unresolved_gradient=gradient_variance - carried_gradient,
         separable=bool(np.abs(lags - outer).max() < 1e-9 * lags[R[1], R[0]]),
+        torus=torus,
     )
 
 
@@ -207,8 +289,8 @@ def _spectrum(kernel: Kernel, N: list[int], step: list[float]) -> Array:
 
 def _blocks_per_length(
     kernel: Kernel, length: tuple[float, float], variance: float, tolerance: float
-) -> float:
-    """The smallest q = l / h whose error is within `tolerance` at nominal information.
+) -> tuple[float, bool]:
+    """The smallest q = l / h whose error is within `tolerance` at nominal information; whether k is rough.
 
     A sum of scales may need many blocks per correlation length, and below its finest scale the error falls
     off a cliff. A rough kernel has no such scale: its error falls as a power of h, and `FINEST` ends that.
@@ -229,8 +311,8 @@ def _blocks_per_length(
         for q in np.geomspace(1.5, per_length / 3.0, 40):
             if unresolved(q, learned) <= budget:
                 cliff = unresolved(q / 2.0, np.ones_like(S)) > 2.0**6 * unresolved(q, np.ones_like(S))
-                return float(q) if q <= FINEST or cliff else FINEST
-    return FINEST
+                return (float(q) if cliff else min(float(q), FINEST)), not cliff
+    return FINEST, True
 
 
 def _gradient_variance(kernel: Kernel) -> Array:
