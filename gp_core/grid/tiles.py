@@ -234,7 +234,9 @@ def make_tile_model(prior: Prior, size: TileSize) -> TileModel:
     (core_x, halo_x, all_x, share_x), (core_y, halo_y, all_y, share_y) = axes
     share = share_y[:, None] * share_x / prior.variance
     largest = np.sort(share, axis=None)[::-1][: size.most + 1]
-    mode_y, mode_x = np.nonzero(share > max(size.cutoff, largest[size.most] if largest.size > size.most else 0.0))
+    mode_y, mode_x = np.nonzero(
+        share > max(size.cutoff, largest[size.most] if largest.size > size.most else 0.0)
+    )
     r_y, r_x = int(mode_y.max()) + 1, int(mode_x.max()) + 1
     projection_y, projection_x = np.linalg.inv(all_y)[:r_y], np.linalg.inv(all_x)[:r_x]
     if prior.separable:

@@ -70,7 +70,8 @@ class InputWatch:
                 return f"'{topic}' carries {', '.join(sorted(types))} from {names}, not {CLOUD_TYPE}: remap `points`"
             return f"no cloud on '{topic}' for {silence:.0f} s, though {names} publishes it: is the sensor running?"
         others = sorted(name for name, types in self._node.get_topic_names_and_types() if CLOUD_TYPE in types)
-        others = [name for name in others if name != topic and self._node.count_publishers(name)]
+        own = f"{self._node.get_fully_qualified_name()}/"
+        others = [name for name in others if not name.startswith(own) and self._node.count_publishers(name)]
         hint = (
             f"clouds are on {', '.join(others)}: remap with points:={others[0]}"
             if others

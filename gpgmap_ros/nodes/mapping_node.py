@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -84,7 +85,12 @@ class MappingNode(LifecycleNode):
         self._pipeline = MappingPipeline(self.config)
         self._poses: PoseSource = pose_source_of(self, self._warnings, self.config)
         self._worker = Worker(
-            self._fuse, self._publish_map, self._shed, self.config.queue_size, 1.0 / self.config.publish_rate
+            self._fuse,
+            self._publish_map,
+            self._shed,
+            self._failed,
+            self.config.queue_size,
+            1.0 / self.config.publish_rate,
         )
         self._outputs = MapPublishers(self, self._worker.ask_for_publication)
 
@@ -266,6 +272,12 @@ class MappingNode(LifecycleNode):
         self._map, self._newest_stamp = None, 0
         self._tally.count("resets")
         self.get_logger().warning(f"map reset: {why}")
+
+    def _failed(self, error: Exception) -> None:
+        """An error of ours: the cloud is lost, and where it happened is said."""
+        self._tally.count("clouds dropped: internal_error")
+        where = "".join(traceback.format_exception(error))
+        self._warnings.warn("internal error", f"cloud dropped (internal_error): please report this\n{where}")
 
     def _drop(self, reason: str, text: str) -> bool:
         self._tally.count(f"clouds dropped: {reason}")

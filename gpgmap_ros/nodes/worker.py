@@ -28,6 +28,7 @@ class Worker:
     fuse: takes a WaitingCloud; True if it changed the map.
     publish: sends the map out.
     shed: told of a cloud that was dropped because the queue was full: the oldest goes first.
+    failed: told of an exception in one of them; the work goes on with the next cloud.
     """
 
     def __init__(
@@ -35,10 +36,11 @@ class Worker:
         fuse: Callable[[WaitingCloud], bool],
         publish: Callable[[], None],
         shed: Callable[[WaitingCloud], None],
+        failed: Callable[[Exception], None],
         queue_size: int,
         period: float,
     ) -> None:
-        self._fuse, self._publish, self._shed = fuse, publish, shed
+        self._fuse, self._publish, self._shed, self._failed = fuse, publish, shed, failed
         self.queue_size, self.period = queue_size, period
         self._queue: deque[WaitingCloud] = deque()
         self._wake = threading.Condition()
@@ -93,12 +95,18 @@ class Worker:
                     return
                 cloud = self._queue.popleft() if self._queue else None
             with self._busy:
-                if cloud is not None and self._fuse(cloud):
-                    self._changed = True
-                if self._due():
-                    self._changed = False
-                    self._published = time.monotonic()
-                    self._publish()
+                try:
+                    self._step(cloud)
+                except Exception as error:  # a robot is better off with the next cloud than without a map
+                    self._failed(error)
+
+    def _step(self, cloud: WaitingCloud | None) -> None:
+        if cloud is not None and self._fuse(cloud):
+            self._changed = True
+        if self._due():
+            self._changed = False
+            self._published = time.monotonic()
+            self._publish()
 
     def _due(self) -> bool:
         return self._changed and time.monotonic() >= self._published + self.period

@@ -19,12 +19,15 @@ class Recorder:
         self.fused: list[int] = []
         self.shed: list[int] = []
         self.published: list[int] = []
+        self.errors: list[str] = []
         self.gate = threading.Event()
         self.gate.set()
         self.happened = threading.Condition()
 
     def fuse(self, cloud: WaitingCloud) -> bool:
         self.gate.wait(10.0)
+        if cloud.message == 13:
+            raise RuntimeError("unlucky")
         self.note(self.fused, cloud.message)
         return True
 
@@ -34,7 +37,10 @@ class Recorder:
     def drop(self, cloud: WaitingCloud) -> None:
         self.note(self.shed, cloud.message)
 
-    def note(self, where: list[int], what: int) -> None:
+    def fail(self, error: Exception) -> None:
+        self.note(self.errors, str(error))
+
+    def note(self, where: list, what: object) -> None:
         with self.happened:
             where.append(what)
             self.happened.notify_all()
@@ -50,7 +56,7 @@ def made() -> object:
 
     def make(queue_size: int = 100, period: float = 0.0) -> tuple[Recorder, Worker]:
         recorder = Recorder()
-        worker = Worker(recorder.fuse, recorder.publish, recorder.drop, queue_size, period)
+        worker = Worker(recorder.fuse, recorder.publish, recorder.drop, recorder.fail, queue_size, period)
         worker.start()
         workers.append((recorder, worker))
         return recorder, worker
@@ -67,11 +73,19 @@ def cloud(number: int) -> WaitingCloud:
 
 def test_clouds_are_fused_in_order_and_published(made: object) -> None:
     recorder, worker = made()
-    for number in range(20):
+    for number in range(10):
         worker.put(cloud(number))
-    recorder.wait_for(lambda: recorder.published and recorder.published[-1] == 20)
-    assert recorder.fused == list(range(20))
+    recorder.wait_for(lambda: recorder.published and recorder.published[-1] == 10)
+    assert recorder.fused == list(range(10))
     assert not recorder.shed
+
+
+def test_an_error_costs_one_cloud_and_is_told(made: object) -> None:
+    recorder, worker = made()
+    for number in (12, 13, 14):
+        worker.put(cloud(number))
+    recorder.wait_for(lambda: recorder.fused == [12, 14])
+    assert recorder.errors == ["unlucky"]
 
 
 def test_a_full_queue_sheds_the_oldest_and_says_so(made: object) -> None:
