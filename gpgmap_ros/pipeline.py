@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpgmap_ros.config import Config
+from gpgmap_ros.config import Config, ConfigError, settings
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import ElevationMap, GPGMap
+from gpgmap_ros.mapping.archive import ArchiveError, archive_path
 from gpgmap_ros.mapping.cells import cell_ids
 from gpgmap_ros.mapping.filters import select_ground
 from gpgmap_ros.mapping.gate import InnovationGate, Surface, Verdict
+from gpgmap_ros.mapping.map_file import load_map, save_map
 from gpgmap_ros.mapping.noise import (
     checked_pose_covariance,
     height_variance,
     pose_height_variance,
     shared_variance,
 )
+from gpgmap_ros.mapping.submap_store import SubmapStore
+from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder
 
 Array = NDArray[np.float64]
 
@@ -34,6 +39,7 @@ class CloudReport:
     not_finite, range, robot, height, thinned, overhang: left out by that filter
     released: cells where enough clouds have contradicted the map, so that it starts anew there
     moved: the map has followed the robot
+    submap: the submap that this cloud finished; it is in the store, if there is one and `submap_error` is empty
     """
 
     points: int
@@ -48,6 +54,8 @@ class CloudReport:
     overhang: int = 0
     released: int = 0
     moved: bool = False
+    submap: Submap | None = None
+    submap_error: str = ""
 
     @property
     def filtered(self) -> int:
@@ -56,18 +64,53 @@ class CloudReport:
 
 
 class MappingPipeline:
-    """Fuses clouds into one elevation map in `config.map_frame`, around the robot. For one thread at a time."""
+    """Fuses clouds into one elevation map in `config.map_frame`, around the robot. For one thread at a time.
+
+    submaps: the finished submaps, in the folder `submaps` of `config.map_folder`; None if that is not set. Without it
+    a finished submap is only handed to the caller of `add_cloud`.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._folder = Path(config.map_folder).expanduser() if config.map_folder else None
+        self.submaps: SubmapStore | None = None
+        if self._folder is not None and config.submap.enabled:
+            self.submaps = SubmapStore(self._folder / "submaps", config)
+        self._next_id = self.submaps.next_id if self.submaps else 0
         self.reset()
 
+    @property
+    def config(self) -> Config:
+        return self._config
+
     def reset(self) -> None:
-        """Forget everything that was seen."""
+        """Forget everything that was seen. Finished submaps stay."""
         self._map: ElevationMap | None = None
+        self._forget_passing()
+        self._session = 0
+        self._stamp = 0
+
+    def _forget_passing(self) -> None:
+        """What belongs to the map of the moment and not to the map."""
         self._gate = InnovationGate(self._config.gate, self._config.mapping.length_scale)
         self._surface: Surface | None = None
-        self._stamp = 0
+        self._submap: SubmapBuilder | None = None
+
+    def reconfigure(self, config: Config) -> None:
+        """Go on with other settings. ConfigError, and nothing changes, if one differs that only a new map can have."""
+        fixed = [
+            new.name
+            for old, new in zip(settings(self._config), settings(config), strict=True)
+            if old.value != new.value and not new.dynamic
+        ]
+        if fixed:
+            raise ConfigError(f"{', '.join(fixed)}: cannot change while a map is being made")
+        self._config = config
+        self._gate.config = config.gate
+        if self._map is not None:
+            self._map.config = config.mapping
+        if self._submap is not None:
+            self._submap.config = config
 
     def add_cloud(
         self,
@@ -87,16 +130,17 @@ class MappingPipeline:
         T_map_sensor = checked_pose(T_map_sensor, "T_map_sensor")
         covariance = checked_pose_covariance(pose_covariance)
         mount = np.eye(4) if T_base_sensor is None else checked_pose(T_base_sensor, "T_base_sensor")
-        robot = (T_map_sensor @ inverse(mount))[:3, 3]
+        T_map_robot = T_map_sensor @ inverse(mount)
 
         ground = select_ground(points_sensor, T_map_sensor, T_base_sensor, self._config.filter)
-        elevation_map, moved = self._map_around(robot)
+        elevation_map, moved = self._map_around(T_map_robot[:3, 3])
         variance = self._variance(ground.xyz, T_map_sensor[:3, 3], covariance)
         verdict = self._judge(ground.xyz, variance, elevation_map)
         elevation_map.forget(verdict.released)
         xyz, variance = ground.xyz[verdict.passed], variance[verdict.passed]
         used = elevation_map.add(xyz, variance)
-        self._stamp = max(self._stamp, stamp)
+        self._stamp, self._session = max(self._stamp, stamp), self._session or stamp
+        submap, error = self._add_to_submap(xyz, variance, verdict.released, T_map_robot, stamp)
         return CloudReport(
             points=len(points_sensor),
             used=used,
@@ -104,6 +148,8 @@ class MappingPipeline:
             held=len(ground.xyz) - len(xyz),
             released=len(verdict.released),
             moved=moved,
+            submap=submap,
+            submap_error=error,
             **ground.dropped,
         )
 
@@ -118,6 +164,67 @@ class MappingPipeline:
             return None
         self._look(self._map)
         return self._map.gpgmap(self._config.map_frame, self._stamp, self._config)
+
+    def finish_submap(self, ended_by: str = "request") -> Submap | None:
+        """End the submap that is being made and store it; None where there is nothing in it. OSError: not stored."""
+        submap = self._end_submap(ended_by)
+        self._store(submap)
+        return submap
+
+    def save(self, name: str) -> Path:
+        """Write the map to the map folder; returns the file. ArchiveError or OSError with the reason where not."""
+        path = self._map_path(name)
+        if self._map is None:
+            raise ArchiveError("there is no map yet: no cloud has been fused")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_map(path, self._map, self._config, self._stamp, self._session)
+        return path
+
+    def load(self, name: str) -> Path:
+        """Go on with a map from the map folder. ArchiveError with the reason where not; then nothing has changed.
+
+        The submap that is being made is dropped: finish it first if it is wanted.
+        """
+        path = self._map_path(name)
+        loaded = load_map(path, self._config)
+        self._map, self._stamp, self._session = loaded.elevation_map, loaded.stamp, loaded.session
+        self._forget_passing()
+        return path
+
+    def _map_path(self, name: str) -> Path:
+        if self._folder is None:
+            raise ArchiveError("there is no folder for maps: set map_folder")
+        return archive_path(self._folder, name)
+
+    def _add_to_submap(
+        self, xyz: Array, variance: Array, released: Array, T_map_robot: Array, stamp: int
+    ) -> tuple[Submap | None, str]:
+        """Add points to the submap being made; what it became if that ended it, and why it is not on the disk if so."""
+        if not self._config.submap.enabled:
+            return None, ""
+        if self._submap is None:
+            self._submap = SubmapBuilder(self._config, T_map_robot, stamp, self._session)
+        self._submap.forget(released)
+        self._submap.add(xyz, variance, T_map_robot, stamp)
+        ended_by = self._submap.ended_by()
+        if ended_by is None:
+            return None, ""
+        submap = self._end_submap(ended_by)
+        try:
+            self._store(submap)
+        except OSError as error:  # a full disk must not end the mapping
+            return submap, f"a finished submap could not be written: {error}"
+        return submap, ""
+
+    def _end_submap(self, ended_by: str) -> Submap | None:
+        builder, self._submap = self._submap, None
+        submap = builder.finished(self._next_id, ended_by) if builder else None
+        self._next_id += submap is not None
+        return submap
+
+    def _store(self, submap: Submap | None) -> None:
+        if submap is not None and self.submaps is not None:
+            self.submaps.add(submap)
 
     def _map_around(self, robot: Array) -> tuple[ElevationMap, bool]:
         if self._map is None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+import dataclasses
 
-from gpgmap_ros.config import Config, FilterConfig, MappingConfig
+import numpy as np
+import pytest
+
+from gpgmap_ros.config import Config, FilterConfig, GateConfig, MappingConfig
 from gpgmap_ros.geometry import apply, inverse, transform_from
 from gpgmap_ros.pipeline import MappingPipeline
 
@@ -38,12 +41,18 @@ def test_a_tilted_sensor_sees_the_plane_where_it_is() -> None:
 
 def test_every_point_is_accounted_for() -> None:
     sensor = T_MAP_SENSOR[:3, 3]
+    # too near, tree, ground, off the map, ground again in the same voxel, no return
     offsets = np.array(
-        [[0.1, 0, 0], [1, 0, 2.0], [1, 0, -2.0], [10.0, 0, -2.0]]
-    )  # self, tree, ground, off the map
-    pipeline = MappingPipeline(CONFIG)
-    report = pipeline.add_cloud(apply(inverse(T_MAP_SENSOR), sensor + offsets), T_MAP_SENSOR, stamp=1)
-    assert (report.points, report.filtered, report.outside, report.used) == (4, 2, 1, 1)
+        [[0.1, 0, 0], [1, 0, 2.0], [1.01, 0.01, -1.99], [10.0, 0, -2.0], [1.02, 0.02, -1.98], [np.nan, 0, 0]]
+    )
+    config = dataclasses.replace(CONFIG, filter=dataclasses.replace(CONFIG.filter, voxel_size=0.05))
+    report = MappingPipeline(config).add_cloud(
+        apply(inverse(T_MAP_SENSOR), sensor + offsets), T_MAP_SENSOR, stamp=1
+    )
+    counts = dataclasses.asdict(report)
+    expected = {"points": 6, "used": 1, "outside": 1, "not_finite": 1, "range": 1, "height": 1, "thinned": 1}
+    assert {name: count for name, count in counts.items() if count} == expected
+    assert report.points == report.filtered + report.outside + report.used
 
 
 def test_the_stamp_is_that_of_the_newest_cloud() -> None:
@@ -66,3 +75,134 @@ def test_two_clouds_know_more_than_one() -> None:
         assert gpgmap is not None
         variances.append(gpgmap["variance"])
     assert (variances[1] < variances[0]).mean() > 0.99
+
+
+# ------------------------------------------------ a flat world of 3 x 3 m around the robot, seen from 1 m above
+
+FLAT = Config(
+    mapping=MappingConfig(resolution=0.1, size_x=3.0, size_y=3.0, length_scale=0.4, relief_std=0.5),
+    filter=FilterConfig(min_range=0.2, max_range=20.0),
+)
+GATED = dataclasses.replace(
+    FLAT, gate=GateConfig(enabled=True, confirmations=3, refresh_period=0.0, threshold=4.0, tolerance=0.15)
+)
+ABOVE = transform_from([0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0])
+
+
+def flat_cloud(seed: int, count: int = 9000, box: float = 0.0) -> np.ndarray:
+    """Sensor-frame points of the ground at z = 0, with a box of the given height on x, y in [0.3, 1.1]."""
+    rng = np.random.default_rng(seed)
+    xy = rng.uniform(-1.5, 1.5, (count, 2))
+    z = np.where((np.abs(xy - 0.7) < 0.4).all(axis=1), box, 0.0) + rng.normal(0.0, 0.01, count)
+    return np.column_stack([xy, z - 1.0])
+
+
+def heights(pipeline: MappingPipeline) -> tuple[float, float]:
+    """Elevation in the middle of the box, and of the ground far from it."""
+    gpgmap = pipeline.gpgmap()
+    assert gpgmap is not None
+    return float(gpgmap["elevation"][22, 22]), float(gpgmap["elevation"][5, 5])
+
+
+def test_a_passing_object_leaves_no_trace_and_a_lasting_change_is_learned() -> None:
+    pipeline = MappingPipeline(GATED)
+    for stamp in range(1, 5):
+        pipeline.add_cloud(flat_cloud(stamp), ABOVE, stamp)
+    passing = [pipeline.add_cloud(flat_cloud(10 + k, box=0.6), ABOVE, 10 + k) for k in range(2)]
+    assert all(report.held > 100 for report in passing)
+    assert all(report.released == 0 for report in passing)
+    np.testing.assert_allclose(heights(pipeline), (0.0, 0.0), atol=0.02)
+    gone = pipeline.add_cloud(flat_cloud(20), ABOVE, 20)
+    assert gone.held == 0
+    lasting = [pipeline.add_cloud(flat_cloud(30 + k, box=0.6), ABOVE, 30 + k) for k in range(8)]
+    assert [report.released > 0 for report in lasting[:3]] == [False, False, True]
+    # without forgetting, four clouds of ground would weigh against eight of the box
+    np.testing.assert_allclose(heights(pipeline), (0.6, 0.0), atol=0.03)
+
+
+def test_without_the_gate_the_past_weighs_as_much_as_the_present() -> None:
+    pipeline = MappingPipeline(FLAT)
+    for stamp in range(1, 5):
+        pipeline.add_cloud(flat_cloud(stamp, box=0.6 if stamp > 2 else 0.0), ABOVE, stamp)
+    assert heights(pipeline)[0] == pytest.approx(0.3, abs=0.05)
+
+
+def test_the_map_follows_the_robot_unless_told_to_stay() -> None:
+    ahead = transform_from([2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0])
+    for rolling, x in ((True, 2.0), (False, 0.0)):
+        config = dataclasses.replace(FLAT, mapping=dataclasses.replace(FLAT.mapping, rolling=rolling))
+        pipeline = MappingPipeline(config)
+        assert not pipeline.add_cloud(flat_cloud(0), ABOVE, 1).moved
+        report = pipeline.add_cloud(flat_cloud(1), ahead, 2)
+        assert report.moved == rolling
+        gpgmap = pipeline.gpgmap()
+        assert gpgmap is not None
+        assert float(np.mean(gpgmap.grid.x)) == pytest.approx(x)
+        assert gpgmap.known.mean() > 0.9
+
+
+def test_an_uncertain_pose_makes_an_uncertain_map() -> None:
+    """5 cm of unknown height of the sensor are at least 5 cm in the map, however many points one cloud has."""
+    std = []
+    for covariance in (None, np.diag([0.0, 0.0, 0.05**2, 0.0, 0.0, 0.0])):
+        pipeline = MappingPipeline(FLAT)
+        pipeline.add_cloud(flat_cloud(0, 20_000), ABOVE, 1, pose_covariance=covariance)
+        gpgmap = pipeline.gpgmap()
+        assert gpgmap is not None
+        std.append(float(np.sqrt(np.median(gpgmap["variance"]))))
+    assert std[0] < 0.003
+    assert 0.03 < std[1] < 0.08
+
+
+def test_reset_forgets() -> None:
+    pipeline = MappingPipeline(FLAT)
+    pipeline.add_cloud(flat_cloud(0), ABOVE, 5)
+    pipeline.reset()
+    assert pipeline.gpgmap() is None
+    pipeline.add_cloud(flat_cloud(0)[:100], ABOVE, 3)
+    gpgmap = pipeline.gpgmap()
+    assert gpgmap is not None
+    assert gpgmap.stamp == 3
+
+
+NOT_RIGID = np.diag([1.0, 1.0, 2.0, 1.0])
+MIRROR = np.diag([1.0, 1.0, -1.0, 1.0])
+FAR = transform_from([1e9, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("pose", "covariance", "message"),
+    [
+        (np.full((4, 4), np.nan), None, "T_map_sensor must be a finite"),
+        (np.eye(3), None, "T_map_sensor must be a finite 4 x 4"),
+        (NOT_RIGID, None, "no rotation matrix"),
+        (MIRROR, None, "no rotation matrix"),
+        (FAR, None, "1e\\+09 m away"),
+        (ABOVE, np.full((6, 6), np.nan), "covariance is not finite"),
+    ],
+)
+def test_an_absurd_pose_is_refused_and_changes_nothing(
+    pose: np.ndarray, covariance: np.ndarray | None, message: str
+) -> None:
+    pipeline = MappingPipeline(FLAT)
+    pipeline.add_cloud(flat_cloud(0), ABOVE, 1)
+    before = pipeline.gpgmap()
+    with pytest.raises(ValueError, match=message):
+        pipeline.add_cloud(flat_cloud(1), pose, 2, pose_covariance=covariance)
+    with pytest.raises(ValueError, match=r"points must be floats of shape \(N, 3\)"):
+        pipeline.add_cloud(np.zeros((5, 2)), ABOVE, 2)
+    after = pipeline.gpgmap()
+    assert before is not None
+    assert after is not None
+    assert after.stamp == 1
+    np.testing.assert_array_equal(before["elevation"], after["elevation"])
+
+
+def test_clouds_without_a_single_good_point_change_nothing() -> None:
+    pipeline = MappingPipeline(GATED)
+    for stamp, cloud in enumerate((np.empty((0, 3)), np.full((10, 3), np.nan), np.zeros((4, 3))), 1):
+        report = pipeline.add_cloud(cloud, ABOVE, stamp)
+        assert (report.used, report.filtered) == (0, len(cloud))
+    gpgmap = pipeline.gpgmap()
+    assert gpgmap is not None
+    assert not gpgmap.known.any()

@@ -136,3 +136,96 @@ def test_points_that_cannot_be_mapped_are_refused(points: object, message: str) 
 def test_an_unknown_layer_is_named() -> None:
     with pytest.raises(KeyError, match="no layer 'slop'; there are elevation, variance"):
         mapped(hill_points(np.random.default_rng(7), 100, 2.0))["slop"]
+
+
+ROLLING = MappingConfig(
+    resolution=0.1, size_x=4.0, size_y=3.0, length_scale=0.8, relief_std=0.5, follow_share=0.2
+)
+
+
+def add_hills(elevation_map: ElevationMap, seed: int, centre: tuple[float, float], rise: float = 0.0) -> None:
+    points = hill_points(np.random.default_rng(seed), 3000, 1.4) + np.array([*centre, rise])
+    points[:, 2] += hills(points[:, 0], points[:, 1]) - hills(
+        points[:, 0] - centre[0], points[:, 1] - centre[1]
+    )
+    elevation_map.add(points, np.full(len(points), 0.02**2))
+
+
+def test_the_map_stays_while_the_robot_is_near_the_middle() -> None:
+    elevation_map = ElevationMap(ROLLING, centre=(0.0, 0.0))
+    grid = elevation_map.grid
+    assert not elevation_map.follow(np.array([0.79, -0.59]))
+    assert elevation_map.grid == grid
+    assert elevation_map.follow(np.array([0.81, 0.0]))
+    assert elevation_map.grid.origin == pytest.approx(grid.moved(0, 8).origin)
+    assert elevation_map.follow(np.array([0.81, -0.73]))
+    assert elevation_map.grid.origin == pytest.approx(grid.moved(-7, 8).origin)
+
+
+def test_what_lies_in_both_windows_is_kept_as_if_the_map_had_always_been_there() -> None:
+    moved, still = ElevationMap(ROLLING, (0.0, 0.0)), ElevationMap(ROLLING, (1.2, 0.3))
+    add_hills(moved, 0, (0.6, 0.1))
+    add_hills(still, 0, (0.6, 0.1))
+    assert moved.follow(np.array([1.2, 0.3]))
+    assert moved.grid == still.grid
+    a, b = moved.gpgmap(), still.gpgmap()
+    x, y = np.meshgrid(a.grid.x, a.grid.y)
+    inside = (x < 1.3) & (y > -0.9) & (x > 0.3)  # seen from both, away from what each has seen alone
+    np.testing.assert_allclose(a["elevation"][inside], b["elevation"][inside], atol=0.005)
+    np.testing.assert_allclose(a["variance"][inside], b["variance"][inside], rtol=0.05, atol=1e-6)
+
+
+def test_leaving_and_coming_back_forgets_what_was_left() -> None:
+    elevation_map = ElevationMap(ROLLING, (0.0, 0.0))
+    add_hills(elevation_map, 1, (0.0, 0.0))
+    assert elevation_map.gpgmap().known.mean() > 0.5
+    elevation_map.follow(np.array([100.0, 0.0]))
+    assert not elevation_map.gpgmap().known.any()
+    elevation_map.follow(np.array([0.0, 0.0]))
+    assert not elevation_map.gpgmap().known.any()
+
+
+def test_a_map_that_climbs_takes_the_ground_around_it_as_its_mean() -> None:
+    """Driving up 30 m must not leave a map that pulls everything down to where it began."""
+    elevation_map = ElevationMap(ROLLING, (0.0, 0.0))
+    for step in range(6):
+        x = 1.2 * step
+        elevation_map.follow(np.array([x, 0.0]))
+        rng = np.random.default_rng(step)
+        xy = rng.uniform(-1.4, 1.4, (1500, 2)) + np.array([x, 0.0])
+        elevation_map.add(np.column_stack([xy, 5.0 * xy[:, 0]]), np.full(1500, 0.02**2))
+    gpgmap = elevation_map.gpgmap()
+    x, y = np.meshgrid(gpgmap.grid.x - 6.0, gpgmap.grid.y)
+    inside = (np.abs(x) < 1.2) & (np.abs(y) < 1.2)
+    np.testing.assert_allclose(gpgmap["elevation"][inside], 5.0 * (x[inside] + 6.0), atol=0.05)
+    # half a length scale beyond the data the guess is near the ground there, not 30 m below
+    beyond = (x > 1.4) & (x < 1.8) & (np.abs(y) < 1.0)
+    filled = elevation_map.posterior().mean[beyond]
+    assert np.abs(filled - 5.0 * (x[beyond] + 6.0)).max() < 10.0
+
+
+def test_forgetting_is_local() -> None:
+    elevation_map = ElevationMap(ROLLING, (0.0, 0.0))
+    add_hills(elevation_map, 2, (0.0, 0.0))
+    before = elevation_map.gpgmap()
+    corner = np.arange(-1.0, 0.01, 0.1)
+    elevation_map.forget(np.stack(np.meshgrid(corner, corner), axis=-1).reshape(-1, 2))
+    after = elevation_map.gpgmap()
+    x, y = np.meshgrid(before.grid.x, before.grid.y)
+    distance = np.hypot(x + 0.5, y + 0.5)
+    assert (after["variance"][distance < 0.2] > 5.0 * before["variance"][distance < 0.2]).all()
+    far = (distance > 1.6) & (np.abs(x) < 1.2) & (np.abs(y) < 1.2)
+    np.testing.assert_allclose(after["elevation"][far], before["elevation"][far], atol=2e-3)
+    elevation_map.forget(np.array([[50.0, 50.0]]))
+    np.testing.assert_allclose(elevation_map.gpgmap()["elevation"], after["elevation"], atol=1e-6)
+
+
+def test_a_map_is_what_its_blocks_are() -> None:
+    elevation_map = ElevationMap(ROLLING, (0.0, 0.0))
+    add_hills(elevation_map, 3, (0.0, 0.0), rise=700.0)
+    other = ElevationMap(ROLLING, (0.0, 0.0))
+    other.restore(elevation_map.blocks())
+    np.testing.assert_allclose(other.gpgmap()["elevation"], elevation_map.gpgmap()["elevation"], atol=1e-4)
+    coarser = ElevationMap(MappingConfig(length_scale=1.1), (0.0, 0.0))
+    with pytest.raises(ValueError, match="the length scale was another"):
+        coarser.restore(elevation_map.blocks())

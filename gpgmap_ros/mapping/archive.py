@@ -1,0 +1,140 @@
+"""Files that are whole or not there: one NPZ with a header, written beside and renamed, checked when it is read.
+
+The header says what the file is (kind), in which version of the format, and carries plain values as JSON. The checksum
+(SHA-256) covers header and arrays. A file that fails any check is refused with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+VERSION = 1
+HEADER, CHECKSUM = "header", "checksum"
+SUFFIX = ".npz"
+
+
+class ArchiveError(ValueError):
+    """A file that cannot be used: which, and why."""
+
+
+def write_archive(
+    path: Path, kind: str, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write a file that replaces the one at `path` at once when it is complete and on the disk.
+
+    values: plain numbers, texts, lists; arrays: by name. OSError where the disk refuses.
+    """
+    text = json.dumps({"kind": kind, "version": VERSION, "values": dict(values)}, sort_keys=True)
+    header = np.frombuffer(text.encode(), dtype=np.uint8)
+    content = {HEADER: header, **{name: np.ascontiguousarray(array) for name, array in arrays.items()}}
+    staged = path.with_name(f".{path.name}.new")
+    try:
+        with open(staged, "wb") as file:
+            np.savez(file, **content, **{CHECKSUM: _checksum(content)})  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(staged, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            staged.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The values and arrays of a file that `write_archive` made; ArchiveError where it is another, or damaged."""
+    with _opened(path) as file:
+        values = _checked_header(path, file, kind)
+        content = {name: file[name] for name in file.files}
+        checksum = content.pop(CHECKSUM, None)
+        if checksum is None or not np.array_equal(checksum, _checksum(content)):
+            raise ArchiveError(f"{path}: damaged: its checksum does not match its content")
+        del content[HEADER]
+        return values, content
+
+
+def read_values(path: Path, kind: str) -> dict[str, Any]:
+    """Only the values, without reading the arrays: the checksum is not looked at."""
+    with _opened(path) as file:
+        return _checked_header(path, file, kind)
+
+
+def archive_path(folder: Path, name: str) -> Path:
+    """The file called `name` in `folder`; ArchiveError for a name that might mean a file elsewhere."""
+    stem = name.removesuffix(SUFFIX)
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", stem):
+        raise ArchiveError(f"'{name}' is no name for a map: letters, digits, '_', '-' and '.', no folders")
+    return folder / f"{stem}{SUFFIX}"
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Any:
+    """The file, with everything that reading a damaged one may raise turned into an ArchiveError."""
+    try:
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise ArchiveError(f"{path}: no map file: it is a single array")
+        with file:
+            yield file
+    except ArchiveError:
+        raise
+    except FileNotFoundError:
+        raise ArchiveError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise ArchiveError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        ValueError,
+        KeyError,
+        EOFError,
+        MemoryError,
+        NotImplementedError,
+    ) as error:
+        raise ArchiveError(f"{path}: damaged or no map file: {error}") from error
+
+
+def _checked_header(path: Path, file: Any, kind: str) -> dict[str, Any]:
+    if HEADER not in file.files:
+        raise ArchiveError(f"{path}: no map file: it has no header")
+    header = json.loads(file[HEADER].tobytes())
+    if not isinstance(header, dict) or not isinstance(header.get("values"), dict):
+        raise ArchiveError(f"{path}: no map file: its header is another's")
+    if header.get("version") != VERSION:
+        raise ArchiveError(
+            f"{path}: has version {header.get('version')} of the format, this program reads {VERSION}"
+        )
+    if header.get("kind") != kind:
+        raise ArchiveError(f"{path}: is a {header.get('kind')}, not a {kind}")
+    return dict(header["values"])
+
+
+def _checksum(content: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    digest = hashlib.sha256()
+    for name in sorted(content):
+        array = content[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the renaming itself survive a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,135 @@
+"""Finished submaps on disk: only what is needed to find them again stays in memory."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gp_core.grid import Grid
+from gpgmap_ros.config import Config, settings
+from gpgmap_ros.mapping.archive import ArchiveError, read_archive, read_values, write_archive
+from gpgmap_ros.mapping.gpgmap import GPGMap
+from gpgmap_ros.mapping.layers import BASE
+from gpgmap_ros.mapping.submaps import Submap
+
+KIND = "submap"
+
+
+@dataclass(frozen=True, eq=False)
+class SubmapInfo:
+    """A submap without its layers; the fields are those of `Submap`, and the grid of its map."""
+
+    id: int
+    session: int
+    T_map_submap: NDArray[np.float64]
+    first_stamp: int
+    last_stamp: int
+    distance: float
+    ended_by: str
+    grid: Grid
+    path: Path = field(repr=False)
+
+
+class SubmapStore:
+    """The submaps in a folder, those of earlier runs included.
+
+    folder: made if it is not there; config: limits for the layers of loaded maps
+    damaged: files that could not be read when the folder was opened, and why; they are left alone
+    """
+
+    def __init__(self, folder: Path, config: Config) -> None:
+        self.folder = folder
+        self.damaged: dict[str, str] = {}
+        self._config = config
+        self._infos: dict[int, SubmapInfo] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        self._next_id = 0
+        for path in sorted(folder.iterdir()):
+            if match := re.fullmatch(r"submap_(\d+)\.npz", path.name):
+                self._next_id = max(
+                    self._next_id, int(match[1]) + 1
+                )  # a damaged file keeps its number as well
+                try:
+                    info = info_from(path, read_values(path, KIND))
+                    self._infos[info.id] = info
+                except ArchiveError as error:
+                    self.damaged[path.name] = str(error)
+
+    @property
+    def next_id(self) -> int:
+        return self._next_id
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+    def infos(self) -> list[SubmapInfo]:
+        """All submaps, oldest first."""
+        return [self._infos[id] for id in sorted(self._infos)]
+
+    def add(self, submap: Submap) -> SubmapInfo:
+        """Write a submap; it is on the disk when this returns. OSError where that fails: then nothing has changed."""
+        path = self.folder / f"submap_{submap.id:06d}.npz"
+        values = values_of(submap)
+        write_archive(path, KIND, values, {name: submap.gpgmap[name] for name in BASE})
+        info = info_from(path, values)
+        self._infos[submap.id] = info
+        self._next_id = max(self._next_id, submap.id + 1)
+        return info
+
+    def load(self, id: int) -> Submap:
+        """Read a submap; ArchiveError where there is none of that number, or its file is damaged."""
+        if id not in self._infos:
+            known = f"there are {min(self._infos)} to {max(self._infos)}" if self._infos else "there are none"
+            raise ArchiveError(f"no submap {id}: {known}")
+        path = self._infos[id].path
+        values, arrays = read_archive(path, KIND)
+        info = info_from(path, values)
+        missing = [name for name in BASE if name not in arrays or arrays[name].shape != info.grid.shape]
+        if missing:
+            raise ArchiveError(f"{path}: its layers {', '.join(missing)} are missing or of another size")
+        layers = {name: arrays[name] for name in BASE}
+        gpgmap = GPGMap(info.grid, layers, str(values["frame_id"]), info.last_stamp, self._config)
+        return Submap(
+            info.id, info.session, info.T_map_submap, gpgmap,
+            info.first_stamp, info.last_stamp, info.distance, info.ended_by,
+        )  # fmt: skip
+
+
+def values_of(submap: Submap) -> dict[str, Any]:
+    grid = submap.gpgmap.grid
+    return {
+        "id": submap.id,
+        "session": submap.session,
+        "T_map_submap": submap.T_map_submap.tolist(),
+        "first_stamp": submap.first_stamp,
+        "last_stamp": submap.last_stamp,
+        "distance": submap.distance,
+        "ended_by": submap.ended_by,
+        "frame_id": submap.gpgmap.frame_id,
+        "grid": {"origin": grid.origin, "shape": grid.shape, "resolution": grid.resolution},
+        "settings": {item.name: item.value for item in settings(submap.gpgmap.config)},
+    }
+
+
+def info_from(path: Path, values: dict[str, Any]) -> SubmapInfo:
+    """ArchiveError where a value is missing or makes no sense."""
+    try:
+        grid = values["grid"]
+        return SubmapInfo(
+            int(values["id"]),
+            int(values["session"]),
+            np.array(values["T_map_submap"], dtype=np.float64).reshape(4, 4),
+            int(values["first_stamp"]),
+            int(values["last_stamp"]),
+            float(values["distance"]),
+            str(values["ended_by"]),
+            Grid(tuple(grid["origin"]), tuple(grid["shape"]), grid["resolution"]),
+            path,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArchiveError(f"{path}: its header is incomplete: {error}") from error

@@ -1,0 +1,151 @@
+"""Submaps: pieces of the way, each mapped in a frame of its own, so that a corrected pose moves the whole piece.
+
+A submap's frame has its origin where the robot was when it began, its x axis along the robot's heading then, and its z
+axis along gravity: roll and pitch are zero, because heights are only heights in a gravity-aligned frame.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gp_core.grid import Grid
+from gpgmap_ros.config import Config
+from gpgmap_ros.geometry import inverse
+from gpgmap_ros.mapping.elevation_map import ElevationMap
+from gpgmap_ros.mapping.gate import flat_cells
+from gpgmap_ros.mapping.gpgmap import GPGMap
+from gpgmap_ros.mapping.layers import BASE
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Submap:
+    """A finished piece of map.
+
+    id: counts up, also over several runs into one folder
+    session: stamp of the first cloud after the last reset; only submaps of one session have anchors in one frame
+    T_map_submap: (4, 4) anchor of the submap's frame in the map's frame when it was made
+    gpgmap: the terrain in the submap's frame, no larger than what is known of it
+    first_stamp, last_stamp: of its clouds, nanoseconds
+    distance: way driven in it, metres; ended_by: distance, angle, area, or what the caller said
+    """
+
+    id: int
+    session: int
+    T_map_submap: Array
+    gpgmap: GPGMap = field(repr=False)
+    first_stamp: int
+    last_stamp: int
+    distance: float
+    ended_by: str
+
+
+class SubmapBuilder:
+    """The submap that is being made.
+
+    T_map_robot: the robot's pose when it begins; session: see `Submap`
+    """
+
+    def __init__(self, config: Config, T_map_robot: Array, stamp: int, session: int) -> None:
+        self.T_map_submap = gravity_aligned(T_map_robot)
+        self.config = config
+        size = config.submap.size
+        mapping = dataclasses.replace(config.mapping, size_x=size, size_y=size)
+        self._map = ElevationMap(mapping, centre=(0.0, 0.0))
+        self._seen = np.zeros(self._map.grid.shape, dtype=bool)
+        self._session, self._first_stamp, self._last_stamp = session, stamp, stamp
+        self._position, self._yaw = T_map_robot[:3, 3].copy(), yaw_of(T_map_robot)
+        self._distance, self._angle = 0.0, 0.0
+
+    def add(self, xyz: Array, variance: Array, T_map_robot: Array, stamp: int) -> None:
+        """Take in points (N, 3) in the map's frame with variances (N,), seen from the robot's pose."""
+        self._distance += float(np.linalg.norm(T_map_robot[:3, 3] - self._position))
+        turn = yaw_of(T_map_robot) - self._yaw
+        self._angle += abs((turn + np.pi) % (2.0 * np.pi) - np.pi)
+        self._position, self._yaw = T_map_robot[:3, 3].copy(), yaw_of(T_map_robot)
+        self._first_stamp, self._last_stamp = min(self._first_stamp, stamp), max(self._last_stamp, stamp)
+        local = self._local(xyz)
+        self._map.add(local, variance)
+        index, inside = flat_cells(self._map.grid, local[:, :2])
+        self._seen.ravel()[index[inside]] = True
+
+    def forget(self, xy: Array) -> None:
+        """Forget what was seen around positions (N, 2) in the map's frame."""
+        if len(xy):
+            self._map.forget(self._local(np.column_stack([xy, np.zeros(len(xy))]))[:, :2])
+
+    @property
+    def area(self) -> float:
+        """Ground seen, square metres."""
+        return float(np.count_nonzero(self._seen)) * self._map.grid.resolution**2
+
+    def ended_by(self) -> str | None:
+        """The limit that is reached; None while there is none."""
+        limits = self.config.submap
+        for name, value, limit in (
+            ("distance", self._distance, limits.max_distance),
+            ("angle", self._angle, limits.max_angle),
+            ("area", self.area, limits.max_area),
+        ):
+            if 0.0 < limit <= value:
+                return name
+        return None
+
+    def finished(self, id: int, ended_by: str) -> Submap | None:
+        """The submap as it is now; None where nothing is known."""
+        gpgmap = cropped(self._map.gpgmap(f"submap_{id}", self._last_stamp, self.config))
+        if gpgmap is None:
+            return None
+        return Submap(
+            id, self._session, self.T_map_submap, gpgmap,
+            self._first_stamp, self._last_stamp, self._distance, ended_by,
+        )  # fmt: skip
+
+    def _local(self, xyz: Array) -> Array:
+        """Points of the map's frame in the submap's: a turn about z, and an offset."""
+        T = inverse(self.T_map_submap)
+        out = np.empty_like(xyz)
+        out[:, 0] = T[0, 0] * xyz[:, 0] + T[0, 1] * xyz[:, 1] + T[0, 3]
+        out[:, 1] = T[1, 0] * xyz[:, 0] + T[1, 1] * xyz[:, 1] + T[1, 3]
+        out[:, 2] = xyz[:, 2] + T[2, 3]
+        return out
+
+
+def yaw_of(T: Array) -> float:
+    """Heading of the x axis; of the y axis, less a right angle, where x stands upright."""
+    R = T[:3, :3]
+    if np.hypot(R[0, 0], R[1, 0]) > 1e-6:
+        return float(np.arctan2(R[1, 0], R[0, 0]))
+    return float(np.arctan2(-R[0, 1], R[1, 1]))
+
+
+def gravity_aligned(T_map_robot: Array) -> Array:
+    """x, y, z and yaw of a pose; roll and pitch zero."""
+    T = np.eye(4)
+    c, s = np.cos(yaw_of(T_map_robot)), np.sin(yaw_of(T_map_robot))
+    T[:2, :2] = [[c, -s], [s, c]]
+    T[:3, 3] = T_map_robot[:3, 3]
+    return T
+
+
+def cropped(gpgmap: GPGMap) -> GPGMap | None:
+    """The smallest rectangle with all known cells in it; None where there are none."""
+    rows, columns = (np.flatnonzero(gpgmap.known.any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return None
+    part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    grid, resolution = gpgmap.grid, gpgmap.grid.resolution
+    corner = (grid.origin[0] + columns[0] * resolution, grid.origin[1] + rows[0] * resolution)
+    layers = {name: np.ascontiguousarray(gpgmap[name][part]) for name in BASE}
+    return GPGMap(
+        Grid(corner, layers["elevation"].shape, resolution),
+        layers,
+        gpgmap.frame_id,
+        gpgmap.stamp,
+        gpgmap.config,
+    )
