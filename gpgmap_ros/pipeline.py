@@ -153,11 +153,6 @@ class MappingPipeline:
             **ground.dropped,
         )
 
-    def reconfigure(self, config: Config) -> None:
-        """Use other dynamic settings from the next cloud on; the map itself stays as it is."""
-        self._config = config
-        self._gate = InnovationGate(config.gate, config.mapping.length_scale)
-
     def gpgmap(self) -> GPGMap | None:
         """The map as it is known now; None before the first cloud."""
         if self._map is None:
