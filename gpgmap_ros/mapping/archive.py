@@ -109,7 +109,7 @@ def _opened(path: Path) -> Any:
 def _checked_header(path: Path, file: Any, kind: str) -> dict[str, Any]:
     if HEADER not in file.files:
         raise ArchiveError(f"{path}: no map file: it has no header")
-    header = json.loads(file[HEADER].tobytes())
+    header = json.loads(bytes(file[HEADER]))
     if not isinstance(header, dict) or not isinstance(header.get("values"), dict):
         raise ArchiveError(f"{path}: no map file: its header is another's")
     if header.get("version") != VERSION:

@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gp_core.grid import Grid, GridGP, GridPosterior
-from gp_core.kernels import RBF
-from gpgmap_ros.config import Config, MappingConfig, NoiseConfig
+from gpgmap_ros.config import Config, MappingConfig
+from gpgmap_ros.mapping import window
 from gpgmap_ros.mapping.gpgmap import GPGMap, gpgmap_of
-from gpgmap_ros.mapping.window import Blocks, blocks_at, blocks_of, filled, without
+from gpgmap_ros.mapping.window import Blocks
 
 Array = NDArray[np.float64]
+
+MEAN_DRIFT = 0.5
+"""Standard deviations of the relief by which the ground may leave the prior mean before that is brought up to date."""
 
 
 class ElevationMap:
@@ -37,7 +40,7 @@ class ElevationMap:
         if not len(xyz):
             return 0
         if self._gp is None:
-            self._gp = self._empty(float(np.median(xyz[:, 2])))
+            self._gp = self._process(float(np.median(xyz[:, 2])))
         used = self._gp.update(xyz[:, :2], xyz[:, 2], variance).used
         if used:
             self._posterior = None
@@ -46,8 +49,8 @@ class ElevationMap:
     def follow(self, position: Array) -> bool:
         """Move the map by whole cells so that (x, y) is in its middle again, if it is too far from it.
 
-        What lies in both windows is kept as it is; heights are counted from the mean of what is left, because the
-        ground where mapping began says nothing about the ground here.
+        What lies in both windows is kept as it is. The prior mean follows the ground: where mapping began, the
+        height may have been another.
         """
         x_min, y_min, x_max, y_max = self._grid.bounds
         off = np.abs(position[:2] - [(x_min + x_max) / 2.0, (y_min + y_max) / 2.0])
@@ -56,35 +59,43 @@ class ElevationMap:
         )
         if (off <= allowed).all():
             return False
-        self._grid = grid_around(position[:2], self.config)
-        self._posterior = None
+        grid = grid_around(position[:2], self.config)
+        cells_x, cells_y = np.round((np.array(grid.origin) - self._grid.origin) / grid.resolution).astype(int)
+        self._grid, self._posterior = grid, None
         if self._gp is not None:
-            blocks = blocks_of(self._gp)
-            inside = self._inside(blocks)
-            self._gp = filled(self._empty(inside.mean_height), inside) if len(inside.index) else None
+            self._gp.move(int(cells_y), int(cells_x))
+            height = window.mean_height(self._gp)
+            if height is None:
+                self._gp = None
+            elif abs(height - float(self._gp.mean)) > MEAN_DRIFT * self.config.relief_std:
+                self.restore(window.blocks_of(self._gp), height)
         return True
 
     def forget(self, xy: Array) -> None:
         """Forget all that was seen in the blocks (about half a length scale wide) around the positions (N, 2)."""
-        if self._gp is None or not len(xy):
-            return
-        left = without(blocks_of(self._gp), blocks_at(self._gp, xy))
-        self._gp = filled(self._empty(self._gp.mean), left)
-        self._posterior = None
+        if self._gp is not None and len(xy):
+            window.forget(self._gp, xy)
+            self._posterior = None
 
     def blocks(self) -> Blocks | None:
         """All that the map remembers; None before the first point."""
-        return None if self._gp is None else blocks_of(self._gp)
+        return None if self._gp is None else window.blocks_of(self._gp)
 
-    def restore(self, blocks: Blocks | None) -> None:
-        """Remember `blocks`, and nothing else. ValueError where they were made with another length scale."""
-        gp = None if blocks is None else filled(self._empty(blocks.reference), blocks)
+    def restore(self, blocks: Blocks | None, mean: float | None = None) -> None:
+        """Remember `blocks`, and nothing else. ValueError where they were made with another length scale.
+
+        mean: height that the relief is a deviation from; the blocks' own unless given
+        """
+        gp = None
+        if blocks is not None:
+            gp = self._process(blocks.reference if mean is None else mean)
+            window.fill(gp, blocks)
         self._gp, self._posterior = gp, None
 
     def posterior(self) -> GridPosterior:
         """The surface as it is known now; solved again only if something changed."""
         if self._posterior is None:
-            self._posterior = (self._gp or self._empty(0.0)).posterior()
+            self._posterior = (self._gp or self._process(0.0)).posterior()
         return self._posterior
 
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
@@ -96,18 +107,9 @@ class ElevationMap:
         posterior = self.posterior()
         return gpgmap_of(posterior, self.unknown(posterior), frame_id, stamp, config or Config())
 
-    def _empty(self, height: float) -> GridGP:
+    def _process(self, height: float) -> GridGP:
         """The relief is a deviation from a height: that of the ground where mapping began, or around the robot."""
-        kernel = self.config.relief_std**2 * RBF(self.config.length_scale)
-        # every point comes with its own variance; the argument is for those that do not
-        return GridGP(self._grid, kernel, noise_variance=NoiseConfig().height_std ** 2, mean=height)
-
-    def _inside(self, blocks: Blocks) -> Blocks:
-        """The blocks that the map's window touches."""
-        low = np.floor(np.array(self._grid.bounds[1::-1]) / blocks.spacing[::-1])
-        high = np.ceil(np.array(self._grid.bounds[:1:-1]) / blocks.spacing[::-1])
-        outside = (blocks.index < low).any(axis=1) | (blocks.index >= high).any(axis=1)
-        return without(blocks, blocks.index[outside])
+        return window.process_on(self._grid, height, self.config.length_scale, self.config.relief_std)
 
 
 def grid_around(centre: Array, config: MappingConfig) -> Grid:
