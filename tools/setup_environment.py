@@ -186,6 +186,11 @@ def install_project() -> None:
         "gpgmap_ros", total=1)  # fmt: skip
 
 
+def compile_loops() -> None:
+    """Numba keeps what it compiles beside the sources: done here, the first cloud does not wait for it."""
+    run([str(PYTHON), "-m", "gpgmap_ros.warmup"], "inner loops, compiled", total=1)
+
+
 def install(lock: str, label: str, *options: str) -> None:
     path = REQUIREMENTS / lock
     count = len(re.findall(r"^\S+==", path.read_text(), re.MULTILINE))
@@ -244,6 +249,7 @@ STEPS = (
     Step(
         "project", tuple(ROOT / name for name in ("setup.py", "setup.cfg", "pyproject.toml")), install_project
     ),
+    Step("loops", tuple(sorted((ROOT / "gp_core").rglob("*.py"))), compile_loops),
     Step("workshop", (REQUIREMENTS / "dev.lock.txt",), install_workshop, clean=True),
 )
 PROFILES = {"run": STEPS[:-1], "dev": STEPS}
