@@ -6,6 +6,7 @@ import pytest
 from gp_core import GaussianProcessRegressor
 from gp_core.kernels import RBF, Metric
 from gp_core.regression import likelihood_contour
+from gp_core.regression.contour import _maxima
 
 
 def two_maxima():
@@ -34,6 +35,15 @@ def test_local_maxima_are_found():
     values = [value for _, _, value in contour.maxima]
     assert values == sorted(values, reverse=True)
     assert values[0] == contour.values.max()
+
+
+def test_a_maximum_is_above_all_eight_neighbours():
+    ridge = np.array([[0.0, 1.0, 0.0], [0.0, 2.0, 3.0], [0.0, 1.0, 0.0]])
+    axis = np.array([1.0, 2.0, 3.0])
+    assert _maxima(axis, axis, ridge) == ((3.0, 2.0, 3.0),)
+    assert _maxima(axis, axis, ridge.T) == ((2.0, 3.0, 3.0),)
+    corner = np.array([[5.0, -np.inf], [-np.inf, 6.0]])
+    assert _maxima(axis[:2], axis[:2], corner) == ((2.0, 2.0, 6.0),)
 
 
 def test_default_axes_surround_the_fit():
