@@ -282,6 +282,7 @@ class Config(_Checked):
     map_folder: str = setting(
         "", "folder for saved maps and finished submaps, the only one written to (empty: nothing is saved)"
     )
+    map_name: str = setting("map", "name of the file for save_map and load_map", dynamic=True)
     transform_timeout: float = setting(
         0.5, "how long a cloud waits for its pose before it is dropped", "s", 0.0, 60.0, dynamic=True
     )

@@ -178,7 +178,7 @@ def install_ros() -> None:
 def build_interfaces() -> None:
     sources = [str(ROOT / "interfaces" / name) for name in INTERFACES]
     run([str(PYTHON), str(ROOT / "tools" / "build_interfaces.py"), *sources], "ROS interfaces", total=len(sources),
-        pattern=r"^\w+: \d+ messages")  # fmt: skip
+        pattern=r"^\w+: \d+ interfaces")  # fmt: skip
 
 
 def install_project() -> None:
@@ -243,7 +243,7 @@ STEPS = (
     Step("ros", (REQUIREMENTS / "ros.lock.txt",), install_ros, clean=True),
     Step(
         "interfaces",
-        (ROOT / "tools" / "build_interfaces.py", *sorted((ROOT / "interfaces").rglob("*.msg"))),
+        (ROOT / "tools" / "build_interfaces.py", *sorted((ROOT / "interfaces").rglob("*.[ms][sr][gv]"))),
         build_interfaces,
     ),
     Step(

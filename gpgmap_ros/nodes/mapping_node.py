@@ -11,6 +11,8 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
@@ -31,6 +33,7 @@ from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.nodes import parameters
 from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning
 from gpgmap_ros.nodes.lifecycle import RCLError, refuse_invalid_transitions, succeeds
+from gpgmap_ros.nodes.map_services import MapServices
 from gpgmap_ros.nodes.messages import nanoseconds
 from gpgmap_ros.nodes.outputs import MapPublishers
 from gpgmap_ros.nodes.pose_sources import PoseSource, pose_source_of
@@ -66,6 +69,9 @@ class MappingNode(LifecycleNode):
         self._newest_stamp = 0
         self.create_service(Trigger, "~/reset", self._on_reset)
         self.create_service(SetBool, "~/pause", self._on_pause)
+        self._services_on_map = MapServices(
+            self, self._locked_pipeline, lambda: self.config.map_name, self._on_map_loaded
+        )
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         # by the wall: simulated time may stand still, and then somebody must say so
         self.create_timer(1.0, self._on_second, clock=Clock(clock_type=ClockType.STEADY_TIME))
@@ -131,7 +137,7 @@ class MappingNode(LifecycleNode):
 
     @succeeds
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._stop_input()
+        self.close()
 
     def _stop_input(self) -> None:
         for subscription in self._clouds:
@@ -142,8 +148,17 @@ class MappingNode(LifecycleNode):
             self._worker.stop()
 
     def close(self) -> None:
-        """End the worker, whatever state the node is in."""
+        """End the worker, whatever state the node is in, and keep the submap that is being made."""
         self._stop_input()
+        if self._pipeline is None:
+            return
+        try:
+            submap = self._pipeline.finish_submap("shutdown")
+        except OSError as error:
+            self.get_logger().error(f"the unfinished submap could not be written: {error}")
+            return
+        if submap is not None and self._pipeline.submaps is not None:
+            self.get_logger().info(f"the unfinished submap is kept as number {submap.id}")
 
     # ------------------------------------------------ in the executor's thread
 
@@ -165,9 +180,9 @@ class MappingNode(LifecycleNode):
         except ConfigError as error:
             return SetParametersResult(successful=False, reason=str(error))
         self.config = config
-        if self._pipeline is not None:
-            with self._worker.between_steps():
-                self._pipeline.reconfigure(config)
+        with self._locked_pipeline() as pipeline:
+            if pipeline is not None and self._worker is not None:
+                pipeline.reconfigure(config)
                 self._worker.queue_size, self._worker.period = config.queue_size, 1.0 / config.publish_rate
         return SetParametersResult(successful=True)
 
@@ -184,15 +199,28 @@ class MappingNode(LifecycleNode):
         response.message = "paused: clouds are dropped and counted" if self._paused else "mapping"
         return response
 
+    @contextmanager
+    def _locked_pipeline(self) -> Iterator[MappingPipeline | None]:
+        """The pipeline between two steps of the worker; None while the node is not configured."""
+        if self._pipeline is None or self._worker is None:
+            yield None
+            return
+        with self._worker.between_steps():
+            yield self._pipeline
+
+    def _on_map_loaded(self) -> None:
+        assert self._worker is not None
+        self._map = None
+        self._worker.ask_for_publication()
+
     def _on_clock_jump(self, jump: TimeJump) -> None:
         self._reset(f"time jumped back by {-jump.delta.nanoseconds / NANOSECONDS:.1f} s")
 
     def _reset(self, why: str) -> bool:
-        if self._pipeline is None:
-            return False
-        with self._worker.between_steps():
-            self._start_over(why)
-        return True
+        with self._locked_pipeline() as pipeline:
+            if pipeline is not None:
+                self._start_over(why)
+            return pipeline is not None
 
     def _on_second(self) -> None:
         problems = self._watch.problems() if self._watch is not None else {}
@@ -245,6 +273,11 @@ class MappingNode(LifecycleNode):
         self._tally.count("points filtered", report.filtered)
         self._tally.count("points outside the map", report.outside)
         self._newest_stamp = max(self._newest_stamp, stamp)
+        if report.submap is not None:
+            self._tally.count("submaps finished")
+            self._outputs.publish_submap(report.submap, self.config.map_frame)
+        if report.submap_error:
+            self._warnings.warn("submap not stored", report.submap_error)
         if not report.used:
             return self._drop(
                 "no_point_in_map", f"all {report.points} points are filtered out or outside the map"

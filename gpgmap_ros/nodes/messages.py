@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from builtin_interfaces.msg import Time
 from grid_map_msgs.msg import GridMap
-from nav_msgs.msg import MapMetaData, OccupancyGrid
+from nav_msgs.msg import MapMetaData, OccupancyGrid, Odometry
 from numpy.typing import NDArray
 from sensor_msgs.msg import Image, PointCloud2, PointField
 from std_msgs.msg import Float32MultiArray, Header, MultiArrayDimension, MultiArrayLayout
 
-from gpgmap_ros.geometry import Array, transform_from
+from gpgmap_ros.geometry import Array, quaternion_of, transform_from
 from gpgmap_ros.io.pointcloud2 import xyz_fields
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.conversions import (
@@ -25,6 +25,7 @@ from gpgmap_ros.mapping.conversions import (
     occupancy_from_layer,
     points_from_layer,
 )
+from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.transform_buffer import NANOSECONDS
 
 
@@ -123,6 +124,33 @@ def surface_message(gpgmap: GPGMap) -> PointCloud2:
     message.is_bigendian = False
     message.data = byte_array(points.astype("<f4", copy=False))
     return message
+
+
+def submap_frame(number: int) -> str:
+    return f"submap_{number}"
+
+
+def submap_id(frame: str) -> int:
+    """The inverse of `submap_frame`."""
+    head, _, number = frame.strip("/").rpartition("_")
+    if head != "submap" or not number.isdigit():
+        raise ValueError(f"frame_id must be that of a submap, as in 'submap_3', got '{frame}'")
+    return int(number)
+
+
+def submap_messages(submap: Submap, map_frame: str, layers: Sequence[str]) -> tuple[GridMap, Odometry]:
+    """A finished submap in a frame of its own, and the pose of that frame in the map's."""
+    grid_map = grid_map_message(submap.gpgmap, layers)
+    grid_map.header.frame_id = submap_frame(submap.id)
+    grid_map.header.stamp = time_message(submap.last_stamp)
+    pose = Odometry(child_frame_id=submap_frame(submap.id))
+    pose.header.stamp, pose.header.frame_id = time_message(submap.first_stamp), map_frame
+    position, orientation = pose.pose.pose.position, pose.pose.pose.orientation
+    position.x, position.y, position.z = (float(value) for value in submap.T_map_submap[:3, 3])
+    orientation.x, orientation.y, orientation.z, orientation.w = (
+        float(value) for value in quaternion_of(submap.T_map_submap)
+    )
+    return grid_map, pose
 
 
 def byte_array(values: NDArray[Any]) -> array.array[int]:

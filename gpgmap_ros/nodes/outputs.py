@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from grid_map_msgs.msg import GridMap
-from nav_msgs.msg import MapMetaData, OccupancyGrid
+from nav_msgs.msg import MapMetaData, OccupancyGrid, Odometry
 from rclpy.event_handler import PublisherEventCallbacks
 from rclpy.node import Node
 from rclpy.publisher import Publisher
@@ -16,16 +16,23 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image, PointCloud2
 
 from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.nodes.messages import (
     grid_map_message,
     image_message,
     map_info_message,
     occupancy_message,
+    submap_messages,
     surface_message,
 )
 
 MAP_QOS = QoSProfile(
     depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
+)
+
+# Small, and all of them matter: a late joiner gets the anchors of the last submaps.
+POSES_QOS = QoSProfile(
+    depth=100, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
 )
 
 
@@ -76,6 +83,8 @@ class MapPublishers:
             topic: node.create_publisher(output.message_class, f"~/{topic}", MAP_QOS, event_callbacks=events)
             for topic, output in OUTPUTS.items()
         }
+        self._submap = node.create_publisher(GridMap, "~/submap", MAP_QOS)
+        self._submap_pose = node.create_publisher(Odometry, "~/submap_pose", POSES_QOS)
 
     def publish(self, gpgmap: GPGMap) -> list[str]:
         """Send the map on the topics that have a subscriber and do not have this very map yet; returns those."""
@@ -89,8 +98,14 @@ class MapPublishers:
             self._sent[topic] = gpgmap
         return due
 
+    def publish_submap(self, submap: Submap, map_frame: str) -> None:
+        """Send a finished submap and the pose of its frame; both are kept for who comes later."""
+        grid_map, pose = submap_messages(submap, map_frame, GRID_MAP_LAYERS)
+        self._submap.publish(grid_map)
+        self._submap_pose.publish(pose)
+
     def destroy(self) -> None:
-        for publisher in self._publishers.values():
+        for publisher in (*self._publishers.values(), self._submap, self._submap_pose):
             self._node.destroy_publisher(publisher)
         self._publishers.clear()
         self._sent.clear()
