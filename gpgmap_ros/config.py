@@ -82,6 +82,14 @@ class MappingConfig(_Checked):
     relief_std: float = setting(
         1.0, "standard deviation of the heights around their mean, before any data", "m", low=1e-4, high=1e4
     )
+    finest_std: float = setting(
+        0.003,
+        "no block of ground (half a length scale) is believed to be known better: beyond, new points replace old ones",
+        "m",
+        low=1e-4,
+        high=10.0,
+        dynamic=True,
+    )
     known_variance_ratio: float = setting(
         0.25,
         "a cell is known where its variance is below this share of the prior variance",
@@ -134,6 +142,14 @@ class NoiseConfig(_Checked):
         "standard deviation that every height has besides: roughness below the cells, mounting, timing",
         "m",
         low=1e-5,
+        high=100.0,
+        dynamic=True,
+    )
+    common_std: float = setting(
+        0.01,
+        "part of the error that the points of one cloud have in common within a length scale: it does not average out",
+        "m",
+        low=0.0,
         high=100.0,
         dynamic=True,
     )
@@ -205,7 +221,7 @@ class FilterConfig(_Checked):
 class GateConfig(_Checked):
     """Points that contradict the map are held back until they have been confirmed (mapping/gate.py)."""
 
-    enabled: bool = setting(False, "hold back points that contradict the map", dynamic=True)
+    enabled: bool = setting(True, "hold back points that contradict the map", dynamic=True)
     threshold: float = setting(
         4.0, "a point contradicts beyond this many standard deviations", low=0.1, high=100.0, dynamic=True
     )
@@ -257,7 +273,7 @@ class VisualConfig(_Checked):
 class SubmapConfig(_Checked):
     """Pieces of map for recognising places again; the first limit reached ends one. A limit of 0 is none."""
 
-    enabled: bool = setting(False, "make submaps")
+    enabled: bool = setting(True, "make submaps")
     size: float = setting(30.0, "extent of a submap in x and y, around where it began", "m", 0.1, 1e4)
     max_distance: float = setting(10.0, "way driven in one submap", "m", 0.0, 1e5, dynamic=True)
     max_angle: float = setting(

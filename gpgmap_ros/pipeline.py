@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gpgmap_ros.config import Config, ConfigError, settings
+from gpgmap_ros.config import Config, ConfigError, settings, with_settings
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import ElevationMap, GPGMap
 from gpgmap_ros.mapping.archive import ArchiveError, archive_path
@@ -24,6 +24,7 @@ from gpgmap_ros.mapping.noise import (
 )
 from gpgmap_ros.mapping.submap_store import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder
+from gpgmap_ros.mapping.window import prototype
 
 Array = NDArray[np.float64]
 
@@ -77,6 +78,9 @@ class MappingPipeline:
         if self._folder is not None and config.submap.enabled:
             self.submaps = SubmapStore(self._folder / "submaps", config)
         self._next_id = self.submaps.next_id if self.submaps else 0
+        prototype(
+            config.mapping.length_scale, config.mapping.relief_std
+        )  # now rather than with the first cloud
         self.reset()
 
     @property
@@ -111,6 +115,22 @@ class MappingPipeline:
             self._map.config = config.mapping
         if self._submap is not None:
             self._submap.config = config
+
+    def warm_up(self) -> None:
+        """Compile what is compiled at first use, on a few points of their own: the first cloud then need not wait."""
+        config = with_settings(
+            self._config,
+            {"map_folder": "", "gate.enabled": True, "gate.refresh_period": 0.0, "submap.enabled": True},
+        )
+        trial = MappingPipeline(config)
+        xy = np.random.default_rng(0).uniform(-2.0, 2.0, (500, 2))
+        for stamp in (1, 2):
+            for kind in (np.float32, np.float64):
+                points = np.column_stack([xy, np.full(len(xy), -1.0)]).astype(kind)
+                trial.add_cloud(points, np.eye(4), stamp, np.eye(6) * 1e-6)
+        gpgmap = trial.gpgmap()
+        if gpgmap is not None:
+            dict(gpgmap.layers)
 
     def add_cloud(
         self,
@@ -228,14 +248,15 @@ class MappingPipeline:
         return self._map, self._config.mapping.rolling and self._map.follow(robot)
 
     def _variance(self, xyz: Array, sensor: Array, covariance: Array | None) -> Array:
-        """Noise of each point's height. The pose's error is common to a cloud: it must not average out in a patch."""
+        """Noise of each point's height, and of the cloud: what its points have in common must not average out."""
+        config = self._config.noise
         beams = xyz - sensor
         gradient = self._surface.gradient_at(xyz[:, :2]) if self._surface else None
-        variance = height_variance(beams, gradient, self._config.noise)
+        common = np.full(len(xyz), config.common_std**2)
         if covariance is not None:
-            patch = cell_ids(xyz[:, :2], self._config.mapping.length_scale)
-            variance += shared_variance(pose_height_variance(beams, gradient, covariance), patch)
-        return variance
+            common += pose_height_variance(beams, gradient, covariance)
+        patch = cell_ids(xyz[:, :2], self._config.mapping.length_scale)
+        return height_variance(beams, gradient, config) + shared_variance(common, patch)
 
     def _judge(self, xyz: Array, variance: Array, elevation_map: ElevationMap) -> Verdict:
         """Compare with a surface that is not too old; without gate or surface all points pass."""

@@ -41,6 +41,11 @@ def test_the_demo_file_loads(root: Path) -> None:
     assert load_config(root / "config" / "demo.yaml").mapping.length_scale == 0.4
 
 
+@pytest.mark.parametrize("sensor", ["spinning_lidar", "solid_state_lidar", "stereo"])
+def test_the_files_for_sensors_load_and_choose_their_preset(root: Path, sensor: str) -> None:
+    assert load_config(root / "config" / f"{sensor}.yaml").noise.sensor == sensor
+
+
 def test_saving_and_loading_gives_the_same(tmp_path: Path) -> None:
     config = with_settings(
         Config(), {"mapping.resolution": 1e-3, "noise.height_std": 1e-5, "map_frame": "world"}

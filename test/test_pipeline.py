@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpgmap_ros.config import Config, FilterConfig, GateConfig, MappingConfig
+from gpgmap_ros.config import (
+    Config,
+    ConfigError,
+    FilterConfig,
+    GateConfig,
+    MappingConfig,
+    NoiseConfig,
+    SubmapConfig,
+    with_settings,
+)
 from gpgmap_ros.geometry import apply, inverse, transform_from
+from gpgmap_ros.mapping import ArchiveError
 from gpgmap_ros.pipeline import MappingPipeline
 
 CONFIG = Config(
     map_frame="world",
     mapping=MappingConfig(resolution=0.2, size_x=6.0, size_y=6.0, length_scale=1.0),
     filter=FilterConfig(min_range=0.5, max_range=20.0, min_height=-3.0, max_height=1.0),
+    gate=GateConfig(enabled=False),
+    submap=SubmapConfig(enabled=False),
 )
 T_MAP_SENSOR = transform_from([50.0, -20.0, 3.0], [0.05, -0.1, 0.3, 0.9])
 
@@ -83,6 +96,8 @@ def test_two_clouds_know_more_than_one() -> None:
 FLAT = Config(
     mapping=MappingConfig(resolution=0.1, size_x=3.0, size_y=3.0, length_scale=0.4, relief_std=0.5),
     filter=FilterConfig(min_range=0.2, max_range=20.0),
+    gate=GateConfig(enabled=False),
+    submap=SubmapConfig(enabled=False),
 )
 GATED = dataclasses.replace(
     FLAT, gate=GateConfig(enabled=True, confirmations=3, refresh_period=0.0, threshold=4.0, tolerance=0.15)
@@ -117,8 +132,9 @@ def test_a_passing_object_leaves_no_trace_and_a_lasting_change_is_learned() -> N
     assert gone.held == 0
     lasting = [pipeline.add_cloud(flat_cloud(30 + k, box=0.6), ABOVE, 30 + k) for k in range(8)]
     assert [report.released > 0 for report in lasting[:3]] == [False, False, True]
-    # without forgetting, four clouds of ground would weigh against eight of the box
-    np.testing.assert_allclose(heights(pipeline), (0.6, 0.0), atol=0.03)
+    # Without forgetting, five clouds of ground would weigh against six of the box. The smooth prior swings over by
+    # a tenth on a box that is two length scales wide.
+    np.testing.assert_allclose(heights(pipeline), (0.6, 0.0), atol=0.1)
 
 
 def test_without_the_gate_the_past_weighs_as_much_as_the_present() -> None:
@@ -151,8 +167,34 @@ def test_an_uncertain_pose_makes_an_uncertain_map() -> None:
         gpgmap = pipeline.gpgmap()
         assert gpgmap is not None
         std.append(float(np.sqrt(np.median(gpgmap["variance"]))))
-    assert std[0] < 0.003
+    assert std[0] < 0.02
     assert 0.03 < std[1] < 0.08
+
+
+def test_what_a_clouds_points_have_in_common_is_not_averaged_away() -> None:
+    config = dataclasses.replace(FLAT, noise=NoiseConfig(common_std=0.03))
+    pipeline = MappingPipeline(config)
+    for count in (2000, 40_000):
+        pipeline.reset()
+        pipeline.add_cloud(flat_cloud(0, count), ABOVE, 1)
+        gpgmap = pipeline.gpgmap()
+        assert gpgmap is not None
+        assert 0.02 < float(np.sqrt(np.median(gpgmap["variance"]))) < 0.05
+
+
+def test_a_robot_that_stands_still_keeps_a_map_that_can_change() -> None:
+    """The same cloud a thousand times over is no more than the finest knowledge; then the world weighs as much."""
+    finest = 0.01
+    pipeline = MappingPipeline(with_settings(FLAT, {"mapping.finest_std": finest}))
+    cloud = flat_cloud(0)
+    for stamp in range(1, 1001):
+        pipeline.add_cloud(cloud, ABOVE, stamp)
+    gpgmap = pipeline.gpgmap()
+    assert gpgmap is not None
+    assert 0.3 * finest < float(np.sqrt(np.median(gpgmap["variance"]))) < finest
+    for stamp in range(2000, 2020):
+        pipeline.add_cloud(cloud + np.array([0.0, 0.0, 0.1]), ABOVE, stamp)
+    np.testing.assert_allclose(heights(pipeline), 0.1, atol=0.02)
 
 
 def test_reset_forgets() -> None:
@@ -207,3 +249,87 @@ def test_clouds_without_a_single_good_point_change_nothing() -> None:
     gpgmap = pipeline.gpgmap()
     assert gpgmap is not None
     assert not gpgmap.known.any()
+
+
+# ------------------------------------------------ settings at run time, files
+
+
+def test_settings_that_may_change_do_and_the_others_are_refused() -> None:
+    pipeline = MappingPipeline(FLAT)
+    pipeline.add_cloud(flat_cloud(0), ABOVE, 1)
+    pipeline.reconfigure(with_settings(FLAT, {"filter.max_range": 1.2, "traversability.max_slope": 0.1}))
+    report = pipeline.add_cloud(flat_cloud(1), ABOVE, 2)
+    assert report.range > 1000
+    gpgmap = pipeline.gpgmap()
+    assert gpgmap is not None
+    assert gpgmap.config.traversability.max_slope == 0.1
+    before = pipeline.config
+    with pytest.raises(ConfigError, match=r"mapping.resolution: cannot change while a map is being made"):
+        pipeline.reconfigure(with_settings(before, {"mapping.resolution": 0.2, "filter.max_range": 9.0}))
+    assert pipeline.config is before
+
+
+def files(tmp_path: Path) -> Config:
+    return dataclasses.replace(FLAT, map_folder=str(tmp_path / "maps"))
+
+
+def test_a_saved_map_comes_back_and_goes_on_as_if_it_had_never_been_away(tmp_path: Path) -> None:
+    config = files(tmp_path)
+    first, second = MappingPipeline(config), MappingPipeline(config)
+    first.add_cloud(flat_cloud(0, box=0.3), ABOVE, 7)
+    path = first.save("yard")
+    assert path == tmp_path / "maps" / "yard.npz"
+    second.add_cloud(flat_cloud(5), transform_from([50.0, 0.0, 3.0], [0.0, 0.0, 0.0, 1.0]), 99)
+    second.load("yard")
+    for stamp in (8, 9):
+        a, b = first.gpgmap(), second.gpgmap()
+        assert a is not None
+        assert b is not None
+        assert a.stamp == b.stamp
+        assert a.grid == b.grid
+        for name in ("elevation", "variance", "gradient_x", "gradient_y_variance"):
+            np.testing.assert_allclose(a[name], b[name], rtol=1e-3, atol=1e-5)
+        for pipeline in (first, second):
+            pipeline.add_cloud(flat_cloud(stamp), ABOVE, stamp)
+
+
+def test_what_cannot_be_loaded_changes_nothing(tmp_path: Path) -> None:
+    pipeline = MappingPipeline(files(tmp_path))
+    with pytest.raises(ArchiveError, match="there is no map yet"):
+        pipeline.save("yard")
+    pipeline.add_cloud(flat_cloud(0), ABOVE, 7)
+    path = pipeline.save("yard")
+    before = heights(pipeline)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    other = with_settings(files(tmp_path), {"mapping.length_scale": 0.7, "map_frame": "elsewhere"})
+    elsewhere = MappingPipeline(other)
+    for name, message in (
+        ("yard", "damaged"),
+        ("none", "there is no such file"),
+        ("../yard", "is no name for a map"),
+    ):
+        with pytest.raises(ArchiveError, match=message):
+            pipeline.load(name)
+    path.write_bytes(whole)
+    with pytest.raises(
+        ArchiveError, match=r"other settings: map_frame odom \(here elsewhere\), mapping.length_scale"
+    ):
+        elsewhere.load("yard")
+    assert elsewhere.gpgmap() is None
+    assert heights(pipeline) == before
+
+
+def test_without_a_folder_nothing_is_written() -> None:
+    pipeline = MappingPipeline(FLAT)
+    pipeline.add_cloud(flat_cloud(0), ABOVE, 1)
+    for act in (pipeline.save, pipeline.load):
+        with pytest.raises(ArchiveError, match="set map_folder"):
+            act("yard")
+
+
+def test_warming_up_leaves_no_trace(tmp_path: Path) -> None:
+    pipeline = MappingPipeline(files(tmp_path))
+    pipeline.warm_up()
+    assert pipeline.gpgmap() is None
+    assert not (tmp_path / "maps").exists()

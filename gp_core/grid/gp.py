@@ -50,10 +50,10 @@ class Tiles:
 SMOOTH: Final = Tiles(
     TileSize(core=5.0, halo=4.0, window=1.8, cutoff=4e-8),
     TileSize(core=4.0, halo=2.0, window=0.6, cutoff=3e-7),
-    TileSize(core=4.0, halo=2.5, window=1.5, cutoff=1e-7),
+    TileSize(core=4.0, halo=3.0, window=2.0, cutoff=1e-8),
 )
 ROUGH: Final = Tiles(
-    TileSize(core=1.5, halo=2.2, window=1.2, cutoff=6e-9),
+    TileSize(core=1.5, halo=2.6, window=1.4, cutoff=3e-9, most=1000),
     TileSize(core=1.5, halo=1.2, window=1.0, cutoff=5e-8, most=400),
     TileSize(core=2.0, halo=1.0, window=1.0, cutoff=1e-6, most=400),
 )
@@ -380,10 +380,11 @@ class GridGP:
                 )
         self._prior = prior
         tiles = self._tiles or self._default_tiles(prior)
-        self._models: tuple[TileModel, TileModel] = (
-            make_tile_model(prior, tiles.mean),
-            make_tile_model(prior, tiles.variance),
-        )
+        with single_threaded_blas():
+            self._models: tuple[TileModel, TileModel] = (
+                make_tile_model(prior, tiles.mean),
+                make_tile_model(prior, tiles.variance),
+            )
 
     @staticmethod
     def _default_tiles(prior: Prior) -> Tiles:
@@ -433,7 +434,7 @@ class GridGP:
 
     @property
     def _gain(self) -> float:
-        """Factor by which the statistics are too large: new points enter with it, old ones stay as they ar"""
+        """Factor by which all statistics are too large: new points enter with it, instead of old ones fading."""
         if self.half_life is None or self._now is None or self._epoch is None:
             return 1.0
         return float(2.0 ** ((self._now - self._epoch) / self.half_life))

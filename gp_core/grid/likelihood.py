@@ -24,7 +24,7 @@ from scipy.linalg import cho_solve
 
 from gp_core.arrays import Array
 from gp_core.grid.prior import Prior
-from gp_core.grid.solver import TileField, safe_inverse
+from gp_core.grid.solver import TileField, information, safe_inverse
 from gp_core.grid.statistics import COUNT, LOG_VARIANCE, Mask, Statistics
 from gp_core.grid.tiles import SAFE_ORDER, WEIGHT_MOMENTS, TileModel, lag_weights
 from gp_core.grid.trend import trend_moments, trend_products
@@ -181,10 +181,7 @@ def _solve_set(
         out[to[0], :, to[1]] = (moment[domain][:, :, :size, :size] * keep).transpose(0, 2, 1, 3)
         return out.reshape(model.y.blocks * size, model.x.blocks * size)
 
-    y, x = model.y.double, model.x.double
-    A = (y.expand @ (y.reduce.T @ image(s.weights, WEIGHT_MOMENTS) @ x.reduce) @ x.expand.T).ravel()[
-        model.pair
-    ]
+    A = information(model, image(s.weights, WEIGHT_MOMENTS))
     B = np.stack(
         [
             (model.y.safe_polynomials.T @ image(m, SAFE_ORDER) @ model.x.safe_polynomials)[

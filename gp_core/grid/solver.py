@@ -190,7 +190,7 @@ class MeanField(TileField):
         return solved
 
     def _row(self, j: int, columns: Integers, images: Images, statistics: Statistics, gain: float) -> int:
-        model, (y, x) = self.model, _tables(self.model, np.float32)
+        model, y, x = self.model, self.model.y.tables, self.model.x.tables
         row = self.domain(j, 0)[0] - images.first_y
         starts = (columns - columns[0]).astype(np.int64) * model.x.core
         first = self.domain(0, int(columns[0]))[1] - images.first_x
@@ -198,7 +198,7 @@ class MeanField(TileField):
         failed = not _attempt(
             _mean_row,
             images.weights, images.heights, row, first, starts, model.y.blocks, model.x.blocks,
-            y.reduce_t, y.expand, x.reduce, x.expand_t, y.polynomials_t, x.polynomials,
+            y.reduce, y.expand, x.reduce, x.expand, model.y.polynomials, model.x.polynomials,
             model.mode_y, model.mode_x, model.pair, model.precision, eta,
         )  # fmt: skip
         if not failed:
@@ -247,7 +247,7 @@ class VarianceField(TileField):
         return solved
 
     def _row(self, j: int, columns: Integers, images: Images, statistics: Statistics, gain: float) -> int:
-        model, (y, x) = self.model, _tables(self.model, np.float32)
+        model, y, x = self.model, self.model.y.tables, self.model.x.tables
         row = self.domain(j, 0)[0] - images.first_y
         starts = (columns - columns[0]).astype(np.int64) * model.x.core
         first = self.domain(0, int(columns[0]))[1] - images.first_x
@@ -255,7 +255,7 @@ class VarianceField(TileField):
         failed = not _attempt(
             _variance_row,
             images.weights, row, first, starts, model.y.blocks, model.x.blocks,
-            y.reduce_t, y.expand, x.reduce, x.expand_t, model.pair, model.precision, pairs,
+            y.reduce, y.expand, x.reduce, x.expand, model.pair, model.precision, pairs,
         )  # fmt: skip
         if not failed:
             self.pairs[j, columns] = pairs.reshape(-1, *self.prior_pairs.shape)
@@ -277,41 +277,6 @@ def _attempt(function: Any, *arguments: Any) -> bool:
     return bool(np.isfinite(arguments[-1]).all())
 
 
-@dataclass(frozen=True)
-class _AxisTables:
-    reduce: Any
-    reduce_t: Any
-    expand: Any
-    expand_t: Any
-    polynomials: Array
-    polynomials_t: Array
-
-
-def _tables(model: TileModel, dtype: type) -> tuple[_AxisTables, _AxisTables]:
-    """Tables of the y and the x axis with the transposes that the loops need, made once per model."""
-    cached = _TABLES.get((id(model), dtype))
-    if cached is not None and cached[0] is model:
-        return cached[1]
-    made = []
-    for axis in (model.y, model.x):
-        t = axis.single if dtype is np.float32 else axis.double
-        made.append(
-            _AxisTables(
-                t.reduce,
-                np.ascontiguousarray(t.reduce.T),
-                t.expand,
-                np.ascontiguousarray(t.expand.T),
-                axis.polynomials,
-                np.ascontiguousarray(axis.polynomials.T),
-            )
-        )
-    _TABLES[(id(model), dtype)] = (model, (made[0], made[1]))
-    return made[0], made[1]
-
-
-_TABLES: dict[tuple[int, type], tuple[TileModel, tuple[_AxisTables, _AxisTables]]] = {}
-
-
 def _domain_weights(tile: TileField, j: int, i: int, statistics: Statistics, gain: float) -> Array:
     """(7 J, 7 I) the moments of a tile's domain in float64."""
     first_y, first_x = tile.domain(j, i)
@@ -330,10 +295,14 @@ def _domain_weights(tile: TileField, j: int, i: int, statistics: Statistics, gai
 
 def normal_matrix(model: TileModel, weights: Array) -> Array:
     """P (r, r) in float64 from the moments (7 J, 7 I) of a domain."""
-    y, x = model.y.double, model.x.double
-    products = y.expand @ (y.reduce.T @ weights @ x.reduce) @ x.expand.T
-    P: Array = products.ravel()[model.pair] + model.precision
+    P: Array = information(model, weights) + model.precision
     return P
+
+
+def information(model: TileModel, weights: Array) -> Array:
+    """A (r, r) in float64 from the moments (7 J, 7 I) of a domain."""
+    products: Array = model.y.safe_pairs @ weights @ model.x.safe_pairs.T
+    return products.ravel()[model.pair]
 
 
 def _first_moments(heights: Array) -> Array:
@@ -365,10 +334,10 @@ def _draw(blocks, moments, gain, shift_y, shift_x, image, size):  # type: ignore
 
 
 @njit(cache=True, nogil=True)
-def _normal_matrix(B, column, columns, reduce_x, expand_y, expand_x_t, pair, precision, P):  # type: ignore[no-untyped-def]
+def _normal_matrix(B, column, columns, reduce_x, expand_y, expand_x, pair, precision, P):  # type: ignore[no-untyped-def]
     """Lower triangle of P = C_0^-1 + A from B = V_y' M, whose columns start at the given one."""
     C = np.dot(np.ascontiguousarray(B[:, column : column + columns]), reduce_x)
-    products = np.dot(expand_y, np.dot(C, expand_x_t)).ravel()
+    products = np.dot(expand_y, np.dot(C, expand_x.T)).ravel()
     for i in range(P.shape[0]):
         for j in range(i + 1):
             P[i, j] = products[pair[i, j]] + precision[i, j]
@@ -400,7 +369,7 @@ def _triangular_inverse(L):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _mean_row(
     weights, heights, row, first, starts, blocks_y, blocks_x,
-    reduce_y_t, expand_y, reduce_x, expand_x_t, polynomials_y_t, polynomials_x,
+    reduce_y, expand_y, reduce_x, expand_x, polynomials_y, polynomials_x,
     mode_y, mode_x, pair, precision, eta,
 ):  # fmt: skip  # type: ignore[no-untyped-def]
     """Posterior means of the modes of tiles in one row of tiles.
@@ -415,7 +384,7 @@ def _mean_row(
         weights[row * WEIGHT_MOMENTS : (row + blocks_y) * WEIGHT_MOMENTS,
                 first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]
     )  # fmt: skip
-    B = np.dot(reduce_y_t, rows)
+    B = np.dot(reduce_y.T, rows)
     P = np.zeros((r, r), dtype=weights.dtype)
     b = np.zeros(r)
     for k in range(starts.size):
@@ -425,7 +394,7 @@ def _mean_row(
             blocks_x * WEIGHT_MOMENTS,
             reduce_x,
             expand_y,
-            expand_x_t,
+            expand_x,
             pair,
             precision,
             P,
@@ -437,7 +406,7 @@ def _mean_row(
                 heights[m, row * HEIGHT_MOMENTS : (row + blocks_y) * HEIGHT_MOMENTS,
                         left : left + blocks_x * HEIGHT_MOMENTS]
             )  # fmt: skip
-            projected = np.dot(np.dot(polynomials_y_t, part), polynomials_x)
+            projected = np.dot(np.dot(polynomials_y.T, part), polynomials_x)
             for i in range(r):
                 b[i] = projected[mode_y[i], mode_x[i]]
             x = _solve(L, b)
@@ -482,7 +451,7 @@ def _symmetric_product(P, x):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _variance_row(
     weights, row, first, starts, blocks_y, blocks_x,
-    reduce_y_t, expand_y, reduce_x, expand_x_t, pair, precision, pairs,
+    reduce_y, expand_y, reduce_x, expand_x, pair, precision, pairs,
 ):  # fmt: skip  # type: ignore[no-untyped-def]
     """Posterior covariances of the modes of tiles in one row of tiles, summed into pairs (T, p_y p_x)."""
     r = pair.shape[0]
@@ -491,7 +460,7 @@ def _variance_row(
         weights[row * WEIGHT_MOMENTS : (row + blocks_y) * WEIGHT_MOMENTS,
                 first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]
     )  # fmt: skip
-    B = np.dot(reduce_y_t, rows)
+    B = np.dot(reduce_y.T, rows)
     P = np.zeros((r, r), dtype=weights.dtype)
     half = r // 2
     for k in range(starts.size):
@@ -501,7 +470,7 @@ def _variance_row(
             blocks_x * WEIGHT_MOMENTS,
             reduce_x,
             expand_y,
-            expand_x_t,
+            expand_x,
             pair,
             precision,
             P,

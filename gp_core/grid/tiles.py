@@ -37,6 +37,7 @@ SAFE_ORDER: Final = SAFE_DEGREE + 1
 HEIGHT_MOMENTS: Final = ORDER
 WEIGHT_MOMENTS: Final = PAIR_DEGREE + 1
 
+Single = np.ndarray[Any, np.dtype[np.float32]]
 Integers = np.ndarray[Any, np.dtype[np.int32]]
 
 
@@ -60,14 +61,14 @@ class TileSize:
 
 @dataclass(frozen=True)
 class Tables:
-    """Tables of one axis in one precision, for the compiled loops.
+    """G = U V' of one axis in float32, for the compiled loops.
 
     reduce: (blocks * 7, rho) V
-    expand: (p, rho) U, so that U V' = G
+    expand: (p, rho) U
     """
 
-    reduce: Array
-    expand: Array
+    reduce: Single
+    expand: Single
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,9 @@ class TileAxis:
     modes: (n, r_1) spline coefficients of the modes, n = core + 2 halo + 5
     polynomials: (blocks * 6, r_1) monomial coefficients of the modes on each block
     safe_polynomials: (blocks * 4, r_1) likewise, reduced to `SAFE_DEGREE`
-    single: tables in float32, G to six digits
-    double: tables in float64, of modes reduced to `SAFE_DEGREE`: a little less accurate, but A = sum phi phi'
-        for some phi, so that no data can make it indefinite
+    tables: of G to six digits
+    safe_pairs: (p, blocks * 7) G in float64, of modes reduced to `SAFE_DEGREE`: a little less accurate, but
+        A = sum phi phi' for some phi, so that no data can make it indefinite
     """
 
     core: int
@@ -90,8 +91,8 @@ class TileAxis:
     modes: Array = field(repr=False)
     polynomials: Array = field(repr=False)
     safe_polynomials: Array = field(repr=False)
-    single: Tables = field(repr=False)
-    double: Tables = field(repr=False)
+    tables: Tables = field(repr=False)
+    safe_pairs: Array = field(repr=False)
 
     @property
     def blocks(self) -> int:
@@ -161,13 +162,13 @@ def _pair_polynomials(polynomials: Array) -> Array:
     return products
 
 
-def _tables(products: Array, dtype: type, tolerance: float) -> Tables:
-    """Tables from products of modes (blocks, 7, p)."""
-    U, scale, V = np.linalg.svd(products.reshape(-1, products.shape[2]).T, full_matrices=False)
-    keep = scale > tolerance * scale[0]
+def _compressed(products: Array, tolerance: float) -> Tables:
+    """Tables from products of modes (blocks, 7, p): their leading left singular vectors, by the Gram matrix."""
+    G = products.reshape(-1, products.shape[2])
+    square, U = eigh(G.T @ G)
+    U = U[:, square > tolerance**2 * square[-1]]
     return Tables(
-        reduce=np.ascontiguousarray(V[keep].T, dtype=dtype),
-        expand=np.ascontiguousarray(U[:, keep] * scale[keep], dtype=dtype),
+        reduce=np.ascontiguousarray(G @ U, dtype=np.float32), expand=np.ascontiguousarray(U, dtype=np.float32)
     )
 
 
@@ -183,8 +184,10 @@ def _make_axis(modes: Array, core: int, halo: int, spacing: float) -> TileAxis:
         modes,
         polynomials.reshape(blocks * ORDER, -1),
         safe.reshape(blocks * SAFE_ORDER, -1),
-        _tables(_lower_degree(_pair_polynomials(polynomials), PAIR_DEGREE), np.float32, 1e-6),
-        _tables(_pair_polynomials(safe), np.float64, 1e-14),
+        _compressed(_lower_degree(_pair_polynomials(polynomials), PAIR_DEGREE), 1e-6),
+        np.ascontiguousarray(
+            _pair_polynomials(safe).reshape(-1, modes.shape[1] * (modes.shape[1] + 1) // 2).T
+        ),
     )
 
 
@@ -230,7 +233,14 @@ def make_tile_model(prior: Prior, size: TileSize) -> TileModel:
         core, halo = max(1, round(size.core * q)), max(2, round(size.halo * q))
         n = core + 2 * halo + DEGREE
         lags = (prior.along_x(n), prior.along_y(n))[axis] / np.sqrt(prior.along_x(1)[0])
-        axes.append((core, halo, *_axis_modes(lags, core, halo, size.window * q)))
+        if (
+            axis == 1
+            and prior.spacing[0] == prior.spacing[1]
+            and np.allclose(lags, prior.along_x(n) / lags[0])
+        ):
+            axes.append(axes[0])
+        else:
+            axes.append((core, halo, *_axis_modes(lags, core, halo, size.window * q)))
     (core_x, halo_x, all_x, share_x), (core_y, halo_y, all_y, share_y) = axes
     share = share_y[:, None] * share_x / prior.variance
     largest = np.sort(share, axis=None)[::-1][: size.most + 1]
@@ -247,10 +257,12 @@ def make_tile_model(prior: Prior, size: TileSize) -> TileModel:
         precision = 0.5 * (precision + precision.T)
     pair_y, pair_x = _pair_index(r_y), _pair_index(r_x)
     pair = pair_y[mode_y[:, None], mode_y] * (r_x * (r_x + 1) // 2) + pair_x[mode_x[:, None], mode_x]
+    x = _make_axis(all_x[:, :r_x], core_x, halo_x, prior.spacing[0])
+    alike = all_x is all_y and r_x == r_y
     return TileModel(
         size,
-        _make_axis(all_x[:, :r_x], core_x, halo_x, prior.spacing[0]),
-        _make_axis(all_y[:, :r_y], core_y, halo_y, prior.spacing[1]),
+        x,
+        x if alike else _make_axis(all_y[:, :r_y], core_y, halo_y, prior.spacing[1]),
         mode_y.astype(np.int32),
         mode_x.astype(np.int32),
         covariance,

@@ -43,6 +43,8 @@ class ElevationMap:
             self._gp = self._process(float(np.median(xyz[:, 2])))
         used = self._gp.update(xyz[:, :2], xyz[:, 2], variance).used
         if used:
+            # a robot that stands for an hour must not end up with a map that nothing can change any more
+            window.limit_weights(self._gp, 1.0 / self.config.finest_std**2)
             self._posterior = None
         return used
 

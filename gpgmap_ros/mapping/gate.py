@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from gp_core.grid import Grid, GridPosterior
@@ -33,18 +34,15 @@ class Surface:
     known: Mask
     stamp: int
 
-    def cells(self, xy: Array) -> tuple[NDArray[np.int64], Mask]:
-        """Flat index (N,) of the cells that positions (N, 2) are in, and whether they are known (index 0 elsewhere)."""
-        index, inside = flat_cells(self.posterior.grid, xy)
-        known = inside & self.known.ravel()[index]
-        return np.where(known, index, 0), known
-
     def gradient_at(self, xy: Array) -> Array:
         """Gradient (N, 2) at positions (N, 2), NaN where it is not known."""
-        index, known = self.cells(xy)
-        gradient = self.posterior.gradient.reshape(-1, 2)[index]
-        gradient[~known] = np.nan
-        return gradient
+        grid = self.posterior.grid
+        return _gradient_at(xy, (*grid.origin, grid.resolution), self.known, self.posterior.gradient)  # type: ignore[no-any-return]
+
+    def unlearn(self, xy: Array) -> None:
+        """The cells at positions (N, 2) are not known any more."""
+        index, inside = flat_cells(self.posterior.grid, xy)
+        self.known.ravel()[index[inside]] = False
 
 
 def flat_cells(grid: Grid, xy: Array) -> tuple[NDArray[np.int64], Mask]:
@@ -84,47 +82,30 @@ class InnovationGate:
         grid: the map's present window; the surface may be of an earlier one
         """
         self._align(grid)
-        on_surface, known = surface.cells(xyz[:, :2])
-        index, inside = flat_cells(grid, xyz[:, :2])
-        contradicts = known & inside & self._contradicts(xyz, variance, surface, on_surface)
-        agrees = known & inside & ~contradicts
-        released = self._released(index, contradicts, agrees, xyz[:, 2], variance)
-        passed = ~contradicts | released.ravel()[index]
+        posterior, config = surface.posterior, self.config
+        vote, cells, per_cell = _compare(
+            xyz, variance,
+            (*posterior.grid.origin, posterior.grid.resolution), surface.known,
+            posterior.mean, posterior.variance, posterior.gradient,
+            (*grid.origin, grid.resolution), grid.shape,
+            (config.threshold, config.tolerance, self._length_scale),
+        )  # fmt: skip
+        released = self._released(*per_cell)
+        passed = (vote != AGAINST) | released.ravel()[cells]
         iy, ix = np.nonzero(released)
         centres = np.column_stack([grid.x[ix], grid.y[iy]])
-        self._unlearn(surface, centres)
+        surface.unlearn(centres)
         return Verdict(passed, centres)
 
-    def _contradicts(self, xyz: Array, variance: Array, surface: Surface, index: NDArray[np.int64]) -> Mask:
-        posterior, width = surface.posterior, surface.posterior.grid.shape[1]
-        centres = np.column_stack([posterior.grid.x[index % width], posterior.grid.y[index // width]])
-        gradient = posterior.gradient.reshape(-1, 2)[index]
-        offset = xyz[:, :2] - centres
-        expected = (
-            posterior.mean.ravel()[index] + gradient[:, 0] * offset[:, 0] + gradient[:, 1] * offset[:, 1]
-        )
-        innovation = np.abs(xyz[:, 2] - expected)
-        std = np.sqrt(posterior.variance.ravel()[index] + variance)
-        unsharp = np.hypot(gradient[:, 0], gradient[:, 1]) * self._length_scale
-        config = self.config
-        return (innovation > config.threshold * std) & (innovation > config.tolerance + unsharp)
+    def _released(self, agreeing: Array, contradicting: Array, height: Array, variance: Array) -> Mask:
+        """Count one more cloud in every cell it sees; mask (ny, nx) of the cells confirmed often enough.
 
-    def _released(
-        self, index: NDArray[np.int64], contradicts: Mask, agrees: Mask, z: Array, variance: Array
-    ) -> Mask:
-        """Count one more cloud in every cell it sees; mask (ny, nx) of the cells confirmed often enough."""
-        shape = self._count.shape
-
-        def per_cell(points: Mask, values: Array | None = None) -> Array:
-            weights = None if values is None else values[points]
-            return np.bincount(index[points], weights, minlength=self._count.size).reshape(shape)
-
-        against, for_it = per_cell(contradicts), per_cell(agrees)
-        disputed = against > for_it
-        self._count[(for_it > 0) & ~disputed] = 0
-        number = np.maximum(against, 1.0)
-        height = per_cell(contradicts, z) / number
-        noise = np.sqrt(per_cell(contradicts, variance) / number)
+        agreeing, contradicting: points in each cell; height, variance: sums over the contradicting ones
+        """
+        disputed = contradicting > agreeing
+        self._count[(agreeing > 0) & ~disputed] = 0
+        number = np.maximum(contradicting, 1.0)
+        height, noise = height / number, np.sqrt(variance / number)
         same = np.abs(height - self._height) <= self.config.tolerance + self.config.threshold * noise
         self._count[disputed] = np.where(same, self._count, 0)[disputed] + 1
         self._height[disputed] = height[disputed]
@@ -147,11 +128,59 @@ class InnovationGate:
             height[new_y, new_x] = self._height[old_y, old_x]
         self._grid, self._count, self._height = grid, count, height
 
-    @staticmethod
-    def _unlearn(surface: Surface, centres: Array) -> None:
-        if len(centres):
-            index, known = surface.cells(centres)
-            surface.known.ravel()[index[known]] = False
+
+AGREES, AGAINST = 1, 2
+
+
+@njit(cache=True, nogil=True)
+def _compare(xyz, variance, at, known, mean, surface_variance, gradient, window, shape, limits):  # type: ignore[no-untyped-def]
+    """Vote of each point (0 where there is nothing to compare with), its flat cell in the window, and sums per cell.
+
+    at, window: x and y of the corner and edge of the cells, of the surface and of the map's window
+    limits: threshold, tolerance, length scale
+    """
+    threshold, tolerance, length_scale = limits
+    votes = np.zeros(xyz.shape[0], dtype=np.uint8)
+    cells = np.zeros(xyz.shape[0], dtype=np.int64)
+    agreeing, contradicting = np.zeros(shape), np.zeros(shape)
+    heights, variances = np.zeros(shape), np.zeros(shape)
+    for n in range(xyz.shape[0]):
+        x, y, z = xyz[n]
+        i = int(np.floor((x - at[0]) / at[2]))
+        j = int(np.floor((y - at[1]) / at[2]))
+        k = int(np.floor((x - window[0]) / window[2]))
+        m = int(np.floor((y - window[1]) / window[2]))
+        if i < 0 or j < 0 or i >= known.shape[1] or j >= known.shape[0] or not known[j, i]:
+            continue
+        if k < 0 or m < 0 or k >= shape[1] or m >= shape[0]:
+            continue
+        cells[n] = m * shape[1] + k
+        g_x, g_y = gradient[j, i]
+        expected = mean[j, i] + g_x * (x - at[0] - (i + 0.5) * at[2]) + g_y * (y - at[1] - (j + 0.5) * at[2])
+        innovation = abs(z - expected)
+        far = innovation > tolerance + np.sqrt(g_x * g_x + g_y * g_y) * length_scale
+        if far and innovation**2 > threshold**2 * (surface_variance[j, i] + variance[n]):
+            votes[n] = AGAINST
+            contradicting[m, k] += 1.0
+            heights[m, k] += z
+            variances[m, k] += variance[n]
+        else:
+            votes[n] = AGREES
+            agreeing[m, k] += 1.0
+    return votes, cells, (agreeing, contradicting, heights, variances)
+
+
+@njit(cache=True, nogil=True)
+def _gradient_at(xy, at, known, gradient):  # type: ignore[no-untyped-def]
+    out = np.empty((xy.shape[0], 2))
+    for n in range(xy.shape[0]):
+        i = int(np.floor((xy[n, 0] - at[0]) / at[2]))
+        j = int(np.floor((xy[n, 1] - at[1]) / at[2]))
+        if i < 0 or j < 0 or i >= known.shape[1] or j >= known.shape[0] or not known[j, i]:
+            out[n] = np.nan
+        else:
+            out[n] = gradient[j, i]
+    return out
 
 
 def overlap(new: int, old: int, by: int) -> tuple[slice, slice]:

@@ -12,6 +12,9 @@ from gp_core.grid import Grid, GridPosterior
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping.layers import Layer, LayerSettings, LayerStack, read_only
 
+LEAST_VARIANCE = 1e-8
+"""Square metres (and of the gradient): less is round-off of the engine's single precision."""
+
 
 @dataclass(frozen=True, eq=False)
 class GPGMap:
@@ -49,11 +52,11 @@ def gpgmap_of(
     """The posterior as a map; elevation and gradient are NaN in the cells that are `unknown`."""
     layers = {
         "elevation": masked(posterior.mean, unknown),
-        "variance": posterior.variance,
+        "variance": np.maximum(posterior.variance, LEAST_VARIANCE),
         "gradient_x": masked(posterior.gradient[..., 0], unknown),
         "gradient_y": masked(posterior.gradient[..., 1], unknown),
-        "gradient_x_variance": posterior.gradient_variance[..., 0],
-        "gradient_y_variance": posterior.gradient_variance[..., 1],
+        "gradient_x_variance": np.maximum(posterior.gradient_variance[..., 0], LEAST_VARIANCE),
+        "gradient_y_variance": np.maximum(posterior.gradient_variance[..., 1], LEAST_VARIANCE),
     }
     stack = {name: read_only(layer) for name, layer in layers.items()}
     return GPGMap(posterior.grid, stack, frame_id, stamp, config)

@@ -71,8 +71,9 @@ class SubmapBuilder:
         self._first_stamp, self._last_stamp = min(self._first_stamp, stamp), max(self._last_stamp, stamp)
         local = self._local(xyz)
         self._map.add(local, variance)
-        index, inside = flat_cells(self._map.grid, local[:, :2])
-        self._seen.ravel()[index[inside]] = True
+        if self.config.submap.max_area > 0.0:
+            index, inside = flat_cells(self._map.grid, local[:, :2])
+            self._seen.ravel()[index[inside]] = True
 
     def forget(self, xy: Array) -> None:
         """Forget what was seen around positions (N, 2) in the map's frame."""
@@ -81,7 +82,7 @@ class SubmapBuilder:
 
     @property
     def area(self) -> float:
-        """Ground seen, square metres."""
+        """Ground seen, square metres; counted only if there is a limit to it."""
         return float(np.count_nonzero(self._seen)) * self._map.grid.resolution**2
 
     def ended_by(self) -> str | None:

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 REACH = 6.0  # standard deviations that hold all but 2e-9 of a Gaussian
-SMALLEST_STD = 1e-6  # m/m; keeps a gradient that is said to be exact from dividing by zero
+SMALLEST_STD = 1e-6  # m/m or m; keeps what is said to be exact from dividing by zero
 
 
 def probability_gentle(
@@ -39,6 +39,10 @@ def probability_gentle(
     std = np.maximum(std, SMALLEST_STD)
     out = np.full(mean.shape[1:], np.nan)
     valid = np.isfinite(mean).all(axis=0) & np.isfinite(std).all(axis=0)
+    # most of a well-known map is beyond doubt: |g| is not within five standard deviations of the limit
+    length, spread = np.hypot(*mean), 5.0 * std.max(axis=0)
+    out[valid & (length + spread <= limit)], out[valid & (length - spread >= limit)] = 1.0, 0.0
+    valid &= np.abs(length - limit) < spread
     mean, std = np.abs(mean[:, valid]), std[:, valid]  # the disc is symmetric
     swap = _smoothness(mean[::-1], std[::-1], limit) > _smoothness(mean, std, limit)
     mean, std = (np.where(swap, pair[::-1], pair) for pair in (mean, std))
@@ -80,7 +84,7 @@ def probability_low_step(
     least = np.where(np.isfinite(elevation), 1.0, np.nan)
     for ahead, behind, middle in opposite_ends(elevation.shape, resolution, config.step_distance):
         rise = elevation[ahead].astype(np.float64) - elevation[behind]
-        std = np.sqrt(variance[ahead].astype(np.float64) + variance[behind])
+        std = np.sqrt(np.maximum(variance[ahead].astype(np.float64) + variance[behind], SMALLEST_STD**2))
         low = ndtr((config.max_step - rise) / std) - ndtr((-config.max_step - rise) / std)
         least[middle] = np.where(np.isnan(low), least[middle], np.minimum(least[middle], low))
     return least

@@ -98,6 +98,20 @@ def forget(gp: GridGP, xy: Array) -> None:
     gp._changed[at] = True
 
 
+def limit_weights(gp: GridGP, most: float) -> None:
+    """Let old points count less where a block's points weigh more than `most` (1 / m^2) together.
+
+    Only blocks that have just changed can do so: they are solved again anyway.
+    """
+    s = gp._statistics
+    weight = s.weights[..., 0, 0]
+    over = np.nonzero(weight > most)
+    if len(over[0]):
+        factor = most / weight[over]
+        for array in s.arrays:
+            array[over] *= factor.reshape(-1, *[1] * (array.ndim - 2))
+
+
 def mean_height(gp: GridGP) -> float | None:
     """Mean of the heights, each point weighted by its precision; None without points."""
     s = gp._statistics

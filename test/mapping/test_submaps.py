@@ -103,7 +103,8 @@ def test_the_first_limit_reached_ends_it(
 
 
 def test_the_area_is_that_of_the_cells_seen() -> None:
-    builder = SubmapBuilder(CONFIG, pose(0, 0, 0), 0, 0)
+    config = dataclasses.replace(CONFIG, submap=SubmapConfig(size=6.0, max_area=1.0))
+    builder = SubmapBuilder(config, pose(0, 0, 0), 0, 0)
     points = np.array([[0.1, 0.1, 0.0], [0.15, 0.1, 0.0], [0.3, 0.1, 0.0], [99.0, 0.0, 0.0]])
     builder.add(points, np.full(4, VARIANCE), pose(0, 0, 0), 0)
     assert builder.area == pytest.approx(2 * 0.2**2)
