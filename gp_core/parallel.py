@@ -19,9 +19,12 @@ def available_threads() -> int:
 
 
 def map_blocks(work: Callable[[Block], Result], blocks: Iterable[Block]) -> list[Result]:
-    """work(block) for each block, the results in order, on as many threads as there are cores."""
+    """work(block) for each block, the results in order, on up to as many threads as there are cores.
+
+    A thread is started for two blocks or more, so that little work stays where it is.
+    """
     tasks = list(blocks)
-    threads = min(available_threads(), len(tasks))
+    threads = min(available_threads(), len(tasks) // 2)
     if threads <= 1:
         return [work(block) for block in tasks]
     with ThreadPoolExecutor(threads) as pool:

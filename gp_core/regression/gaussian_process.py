@@ -278,9 +278,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         else:
             m = model.mean(X)
             mean, covariance = (m[:, None] if m.ndim == 1 else m), model.kernel(X)
-        factor = cholesky(
-            covariance, overwrite=True, scale=size, remedy="the kernel is not valid on these points"
-        )
+        factor = cholesky(covariance, overwrite=True, scale=size, remedy="look at it with is_valid_kernel")
         white = rng.standard_normal((mean.shape[1], len(mean), n_samples))
         draws = np.stack([factor.lower @ w for w in white], axis=1) + mean[:, :, None]
         if fitted:
