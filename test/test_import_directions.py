@@ -29,15 +29,13 @@ MAY_IMPORT = {
     "gpgmap_ros.transform_buffer": {"gpgmap_ros.geometry"},
     "gpgmap_ros.mapping": BASE | CORE | {"gp_core.grid"},
     "gpgmap_ros.pipeline": BASE | {"gpgmap_ros.mapping"},
-    "gpgmap_ros.warmup": BASE | {"gpgmap_ros.pipeline"},
     "gpgmap_ros.processes": BASE,
     "gpgmap_ros.io": BASE | {"gpgmap_ros.mapping"},
     "gpgmap_ros.viz": BASE | {"gpgmap_ros.mapping"},
     "gpgmap_ros.demo": BASE
     | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.processes", "gpgmap_ros.mapping"},
     "gpgmap_ros.cli": BASE | {"gpgmap_ros.demo", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.pipeline"},
-    "gpgmap_ros.nodes": BASE
-    | {"gpgmap_ros.io", "gpgmap_ros.mapping", "gpgmap_ros.pipeline", "gpgmap_ros.warmup"},
+    "gpgmap_ros.nodes": BASE | {"gpgmap_ros.io", "gpgmap_ros.mapping", "gpgmap_ros.pipeline"},
 }
 # What only a ROS installation has; `sensor_msgs_py` is pure Python and optional in io.
 ROS_MODULES = {"rclpy", "tf2_ros", "builtin_interfaces", "std_msgs", "sensor_msgs", "nav_msgs", "geometry_msgs",

@@ -188,7 +188,8 @@ def install_project() -> None:
 
 def compile_loops() -> None:
     """Numba keeps what it compiles beside the sources: done here, the first cloud does not wait for it."""
-    run([str(PYTHON), "-m", "gpgmap_ros.warmup"], "inner loops, compiled", total=1)
+    code = "import gpgmap_ros.config as c, gpgmap_ros.pipeline as p; p.MappingPipeline(c.Config()).warm_up()"
+    run([str(PYTHON), "-c", code], "inner loops, compiled", total=1)
 
 
 def install(lock: str, label: str, *options: str) -> None:

@@ -41,7 +41,6 @@ from gpgmap_ros.nodes.tally import Tally
 from gpgmap_ros.nodes.worker import WaitingCloud, Worker
 from gpgmap_ros.pipeline import MappingPipeline
 from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
-from gpgmap_ros.warmup import warm_up
 
 # Clouds of several sensors may overtake each other by this much; a larger step back is a new recording.
 TIME_JUMP = 2 * NANOSECONDS
@@ -89,8 +88,8 @@ class MappingNode(LifecycleNode):
 
     @succeeds
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        warm_up(self.config)
         self._pipeline = MappingPipeline(self.config)
+        self._pipeline.warm_up()
         self._poses: PoseSource = pose_source_of(self, self._warnings, self.config)
         self._worker = Worker(
             self._fuse,
