@@ -17,6 +17,7 @@ help:
 	@echo 'make test       set up and run the tests'
 	@echo 'make lint       ruff, and mypy (strict) on gp_core'
 	@echo 'make bench      measure speed and accuracy, peers in the same run'
+	@echo 'make docs       write the parts of the documentation that are made from the code'
 	@echo 'make setup      only the set-up (.venv); every other target calls it'
 	@echo 'make lock       pin the dependencies anew from requirements/*.in'
 	@echo 'make clean      remove what was built or drawn; make distclean: .venv and caches too'
@@ -34,6 +35,11 @@ lint: setup-dev
 
 bench: setup-dev
 	@$(BIN)/python -m benchmark
+
+docs: setup-dev
+	@$(BIN)/python tools/make_docs.py
+	@$(BIN)/python docs/make_gallery.py
+	@$(BIN)/python docs/gallery_classification.py
 
 setup:
 	@sh tools/setup.sh run

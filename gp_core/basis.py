@@ -28,6 +28,10 @@ class Basis(Parametrised):
         """(N, F, D) with dphi_f/dx_d."""
         return self._gradient_x(as_points(X))
 
+    def gradient_theta(self, X: Any) -> Array:
+        """(N, F, P) with dphi_f(x_n)/dtheta_p."""
+        return self._gradient_theta(as_points(X))
+
     def theta_vjp(self, X: Any, W: Array) -> Array:
         """(P,) with sum_nf W_nf dphi_f(x_n)/dtheta_p, for W (N, F)."""
         return self._theta_vjp(as_points(X), as_float(W, "W"))
@@ -37,6 +41,9 @@ class Basis(Parametrised):
 
     def _gradient_x(self, X: Array) -> Array:
         raise NotImplementedError
+
+    def _gradient_theta(self, X: Array) -> Array:
+        return np.zeros((len(X), self._features(X[:1]).shape[1], 0))
 
     def _theta_vjp(self, X: Array, W: Array) -> Array:
         return np.zeros(0)
@@ -99,6 +106,11 @@ class _Located(Basis):
     def _has_intercept(self) -> bool:
         raise NotImplementedError
 
+    def _with_constant(self, parts: list[Array], n: int, size: int) -> Array:
+        """(N, F, P) from the derivatives of the bare features; that of a leading constant is 0."""
+        bare = np.concatenate(parts, axis=2) if parts else np.zeros((n, size, 0))
+        return np.pad(bare, ((0, 0), (1, 0), (0, 0))) if self._has_intercept() else bare
+
     def _features(self, X: Array) -> Array:
         bare = self._bare(X)
         return np.hstack([np.ones((len(X), 1)), bare]) if self._has_intercept() else bare
@@ -154,6 +166,19 @@ class GaussianBasis(_Located):
         phi = np.exp(-0.5 * np.square(u).sum(axis=2))
         gradient: Array = -phi[:, :, None] * u / float(self.width)
         return gradient
+
+    def _gradient_theta(self, X: Array) -> Array:
+        u = self._offsets(X)
+        n, size, D = u.shape
+        square = np.square(u).sum(axis=2)
+        phi = np.exp(-0.5 * square)
+        parts = []
+        if self._is_free("centers"):
+            by_own = phi[:, :, None] * u / float(self.width)  # phi_f depends on its own centre only
+            parts.append((by_own[:, :, None, :] * np.eye(size)[None, :, :, None]).reshape(n, size, size * D))
+        if self._is_free("width"):
+            parts.append((phi * square)[:, :, None])
+        return self._with_constant(parts, n, size)
 
     def _theta_vjp(self, X: Array, W: Array) -> Array:
         u = self._offsets(X)
@@ -213,6 +238,17 @@ class SigmoidBasis(_Located):
         phi = self._bare(X)
         gradient: Array = (phi * (1.0 - phi))[:, :, None] * np.asarray(self.weights)[None]
         return gradient
+
+    def _gradient_theta(self, X: Array) -> Array:
+        phi = self._bare(X)
+        n, size = phi.shape
+        by_own = (phi * (1.0 - phi))[:, :, None] * np.eye(size)  # phi_f depends on its own v_f and b_f only
+        parts = []
+        if self._is_free("weights"):
+            parts.append((by_own[:, :, :, None] * X[:, None, None, :]).reshape(n, size, -1))
+        if self._is_free("biases"):
+            parts.append(by_own)
+        return self._with_constant(parts, n, size)
 
     def _theta_vjp(self, X: Array, W: Array) -> Array:
         phi = self._bare(X)

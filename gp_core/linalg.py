@@ -16,6 +16,8 @@ JITTERS = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
 """Tried in turn, each times the scale of the diagonal."""
 
 
+_SMALL = 64
+"""Up to this size dpotri is avoided: OpenBLAS may spend milliseconds there on waking its threads."""
 _BLOCK = 512
 """Rows and columns worked on at a time."""
 
@@ -64,29 +66,28 @@ class Cholesky:
         With `overwrite` the factor is consumed: do not use it afterwards.
         """
         inverse: Array
+        if len(self.lower) <= _SMALL:
+            T = self._lower_inverse
+            return np.asfortranarray(np.tril(T.T @ T))
         inverse, info = lapack.dpotri(self.lower, lower=1, overwrite_c=int(overwrite))
         _require_done(info)
         return inverse
 
-    def quadratic(self, B: Array) -> Array:
-        """(M,) with b'A^-1 b for each row b of B (M, N).
+    def quadratic(self, B: Array, overwrite: bool = False) -> Array:
+        """(M,) with b'A^-1 b for each row b of B (M, N). With `overwrite`, a C-ordered B is destroyed.
 
-        |L^-1 b|^2 with L^-1 formed once: blocks of matrix products run faster than a triangular solve.
+        |L^-1 b|^2 with L^-1 formed once: a triangular product runs faster than a triangular solve.
         """
-        T = self._lower_inverse
-        total = np.zeros(len(B))
-        for start in range(0, len(T), _BLOCK):
-            stop = start + _BLOCK
-            V = B[:, :stop] @ T[start:stop, :stop].T  # T is lower triangular
-            total += np.einsum("mn,mn->m", V, V)
-        return total
+        V: Array = blas.dtrmm(1.0, self._lower_inverse, B.T, lower=1, overwrite_b=int(overwrite))
+        squares: Array = np.einsum("mn,mn->m", V.T, V.T)
+        return squares
 
     @cached_property
     def _lower_inverse(self) -> Array:
         T: Array
         T, info = lapack.dtrtri(self.lower, lower=1)
         _require_done(info)
-        return np.ascontiguousarray(T)
+        return T
 
     @property
     def log_determinant(self) -> float:

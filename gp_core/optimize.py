@@ -13,6 +13,8 @@ from gp_core.arrays import Array
 Objective = Callable[[Array], tuple[float, Array]]
 RESTART_RANGE = 5.0
 """Where a bound is infinite a restart is drawn within this distance of the start."""
+_FLAT = 1e-5
+"""Projected gradient, relative to the value, below which a line search can fail for rounding alone."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Optimum:
     x: the best point (P,)
     value: the objective there
     gradient: its gradient there (P,)
-    converged: whether the best run met its tolerance
+    converged: whether the best run met its tolerance, or stopped for rounding where the objective is flat
     message: why the best run stopped
     iterations: of the best run
     evaluations: objective calls over all runs
@@ -146,7 +148,10 @@ def _run(objective: _Guarded, start: Array, bounds: Array, max_iterations: int, 
         options={"maxiter": max_iterations, "gtol": tolerance, "ftol": tolerance * 1e-3},
     )
     value, x, gradient = seen[0]  # the best point seen, also when a wall ended the run
-    return _Run(x, value, gradient, bool(result.success), str(result.message), int(result.nit))
+    projected = np.clip(x - gradient, bounds[:, 0], bounds[:, 1]) - x
+    flat = bool(np.abs(projected).max() <= _FLAT * max(1.0, abs(value)))
+    converged = bool(result.success) or (result.status != 1 and flat)  # 1: out of iterations
+    return _Run(x, value, gradient, converged, str(result.message), int(result.nit))
 
 
 def _reach(bounds: Array) -> Array:

@@ -97,9 +97,9 @@ class Parametrised:
         """One name per entry of theta. Where siblings share a name, all are prefixed: k0.scale, k1.scale."""
         own = [name for p in self._free() for name in _entry_names(self._prefix() + p.name, self._value(p))]
         groups = [own, *(list(child.theta_names) for child in self._children())]
-        flat = [name for group in groups for name in group]
-        if len(set(flat)) == len(flat):
-            return tuple(flat)
+        bases = [base for group in groups for base in {name.split("[")[0] for name in group}]
+        if len(set(bases)) == len(bases):
+            return tuple(name for group in groups for name in group)
         return tuple(own) + tuple(f"k{i}.{name}" for i, group in enumerate(groups[1:]) for name in group)
 
     @property

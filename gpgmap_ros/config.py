@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-Value = bool | int | float | str
+Value = bool | int | float | str | tuple[str, ...]
 
 
 class ConfigError(ValueError):
@@ -290,14 +290,20 @@ class Config(_Checked):
         "tf", "where the sensor's pose comes from: /tf, or the topic `odometry`", choices=("tf", "odometry")
     )
     map_frame: str = setting("odom", "gravity-aligned frame in which the map stands")
+    base_frame: str = setting("base_link", "frame of the robot, for its own outline; used where /tf knows it")
+    points_topics: tuple[str, ...] = setting(
+        ("points",), "topics of the point clouds: one, or one per sensor"
+    )
+    autostart: bool = setting(True, "configure and activate at start; else wait for lifecycle transitions")
     map_folder: str = setting(
         "", "folder for saved maps and finished submaps, the only one written to (empty: nothing is saved)"
     )
+    map_name: str = setting("map", "name of the file for save_map and load_map", dynamic=True)
     transform_timeout: float = setting(
-        0.5, "how long a cloud waits for its pose before it is dropped", "s", 0.0, 60.0
+        0.5, "how long a cloud waits for its pose before it is dropped", "s", 0.0, 60.0, dynamic=True
     )
     publish_rate: float = setting(
-        5.0, "maps per second, at most: only a changed map is published", "Hz", 0.01, 100.0
+        5.0, "maps per second, at most: only a changed map is published", "Hz", 0.01, 100.0, dynamic=True
     )
     queue_size: int = setting(
         10,
@@ -305,6 +311,7 @@ class Config(_Checked):
         "clouds",
         1,
         1000,
+        dynamic=True,
     )
     mapping: MappingConfig = field(default_factory=MappingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
@@ -369,8 +376,17 @@ def check_value(name: str, value: Any, default: Value, metadata: Mapping[str, An
     kind = type(default)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
+    if kind is tuple and isinstance(value, list):
+        value = tuple(value)
+    if (
+        kind is tuple
+        and isinstance(value, tuple)
+        and not all(isinstance(item, str) and item for item in value)
+    ):
+        raise ConfigError(f"{name}: expected a list of names, got {list(value)!r}")
     if type(value) is not kind:
-        raise ConfigError(f"{name}: expected {kind.__name__}, got {value!r} ({type(value).__name__})")
+        expected = "a list of names" if kind is tuple else kind.__name__
+        raise ConfigError(f"{name}: expected {expected}, got {value!r} ({type(value).__name__})")
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{name}: {value} is not a finite number")
     low, high, unit = metadata["low"], metadata["high"], metadata["unit"]
@@ -441,7 +457,21 @@ def config_yaml(config: Config | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def config_table() -> str:
+    """All settings as a Markdown table, for the documentation."""
+    lines = ["| parameter | default | unit | range | when | meaning |", "|---|---|---|---|---|---|"]
+    for item in settings():
+        limits = f"{item.low:g} to {item.high:g}" if item.low is not None and item.high is not None else ""
+        limits = limits or ", ".join(f"`{choice}`" for choice in item.choices)
+        when = "any time" if item.dynamic else "at start"
+        default = _yaml_scalar(item.default)
+        lines.append(f"| `{item.name}` | `{default}` | {item.unit} | {limits} | {when} | {item.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
 def _yaml_scalar(value: Value) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(value)}]"
     text = str(yaml.safe_dump(value, default_flow_style=True)).splitlines()[0]
     # ROS reads 2 as an integer and refuses it for a float parameter; 1e-05 it reads as a string
     if isinstance(value, float) and "e" in text and "." not in text:

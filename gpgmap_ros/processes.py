@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import queue
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from gpgmap_ros.share import share_file
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class ProcessFailed(RuntimeError):
@@ -41,6 +45,12 @@ def free_domain_id() -> int:
     return 1 + os.getpid() % 100
 
 
+def _end_with_parent() -> None:
+    """In the child, before it starts: get SIGTERM when the parent ends, even if that is killed."""
+    if _LIBC is not None:
+        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class Child:
     """A running process: its JSON lines on standard output as events, everything else in a log file."""
 
@@ -49,7 +59,12 @@ class Child:
         self.events: queue.Queue[dict[str, Any]] = queue.Queue()
         with log.open("wb") as file:
             self._process = subprocess.Popen(
-                command, env=environment, stdout=subprocess.PIPE, stderr=file, text=True
+                command,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                preexec_fn=_end_with_parent,
             )
         self._reader = threading.Thread(target=self._read, name=f"read {name}", daemon=True)
         self._reader.start()
@@ -84,6 +99,9 @@ class Child:
         code = self._process.wait(timeout)
         self._reader.join(timeout)
         return code
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def stop(self, timeout: float = 10.0) -> int:
         """Ask it to end as Ctrl-C would; insist after `timeout` seconds. Returns its exit code."""

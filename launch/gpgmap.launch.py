@@ -24,6 +24,11 @@ ARGUMENTS = (
     ("pose_source", "", "where the sensor's pose comes from: 'tf' or 'odometry' (empty: as in params_file)"),
     ("map_frame", "", "gravity-aligned frame in which the map stands (empty: as in params_file)"),
     ("params_file", share("config", "gpgmap.yaml"), "YAML file with the parameters of the node"),
+    (
+        "sensor",
+        "",
+        "settings for a kind of sensor: spinning_lidar, solid_state_lidar or stereo (empty: params_file alone)",
+    ),
     ("use_sim_time", "false", "take the time from /clock, as when a bag is replayed: 'true' or 'false'"),
     ("namespace", "", "namespace of the node and of its relative topics"),
     ("rviz", "false", "start RViz with a view of the map: 'true' or 'false'"),
@@ -41,13 +46,14 @@ def start(context):
     """The nodes, once the arguments are known: only then can an empty one be told from a given one."""
     value = {name: LaunchConfiguration(name).perform(context) for name, _, _ in ARGUMENTS}
     use_sim_time = {"use_sim_time": is_true("use_sim_time", value["use_sim_time"])}
+    sensor = [share("config", f"{value['sensor']}.yaml")] if value["sensor"] else []
     given = {name: value[name] for name in ("pose_source", "map_frame") if value[name]}
     nodes = [
         Node(
             package=PACKAGE,
             executable="mapping_node",
             namespace=value["namespace"],
-            parameters=[value["params_file"], use_sim_time | given],
+            parameters=[value["params_file"], *sensor, use_sim_time | given],
             remappings=[("points", value["points"]), ("odometry", value["odometry"])],
             ros_arguments=["--log-level", value["log_level"]],
             output="screen",

@@ -78,6 +78,8 @@ def test_plain_nested_settings_load_too(tmp_path: Path) -> None:
         ("mapping.resolution", "fine", "mapping.resolution: expected float, got 'fine'"),
         ("mapping.resolution", True, "expected float, got True"),
         ("queue_size", 2.5, "queue_size: expected int, got 2.5"),
+        ("points_topics", "points", "points_topics: expected a list of names, got 'points'"),
+        ("points_topics", ["points", ""], "points_topics: expected a list of names"),
         ("pose_source", "gps", "pose_source: 'gps' is not one of 'tf', 'odometry'"),
     ],
 )

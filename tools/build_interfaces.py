@@ -3,7 +3,7 @@
 
     .venv/bin/python tools/build_interfaces.py interfaces/tf2_msgs interfaces/grid_map_msgs
 
-Each folder holds msg/*.msg; the folder's name is the package's name. The package becomes importable
+Each folder holds msg/*.msg and srv/*.srv; the folder's name is the package's name. The package becomes importable
 (`from tf2_msgs.msg import TFMessage`) only when all of it was built: it is made beside and renamed into place.
 """
 
@@ -30,6 +30,7 @@ GENERATOR, FASTRTPS, INTROSPECTION, TYPESUPPORT = (
     "rosidl_typesupport_introspection_c",
     "rosidl_typesupport_c",
 )
+KINDS = ("msg", "srv")
 RUNTIME_LIBRARIES = (
     "rosidl_runtime_c",
     "rosidl_typesupport_c",
@@ -69,12 +70,14 @@ class InterfacePackage:
     def _convert_to_idl(self) -> None:
         from rosidl_adapter import convert_to_idl
 
-        messages = sorted(path.relative_to(self.source) for path in (self.source / "msg").glob("*.msg"))
-        if not messages:
-            raise SystemExit(f"build_interfaces: no msg/*.msg below {self.source}")
-        for message in messages:
-            convert_to_idl(self.source, self.name, message, self.work / "idl")
-        self.idl = [str(message.with_suffix(".idl")) for message in messages]
+        definitions = sorted(
+            path.relative_to(self.source) for kind in KINDS for path in (self.source / kind).glob(f"*.{kind}")
+        )
+        if not definitions:
+            raise SystemExit(f"build_interfaces: no msg/*.msg or srv/*.srv below {self.source}")
+        for definition in definitions:
+            convert_to_idl(self.source, self.name, definition, self.work / "idl")
+        self.idl = [str(definition.with_suffix(".idl")) for definition in definitions]
 
     def _arguments(self, label: str, out: Path, template: str | None = None, **extra: object) -> str:
         """Write the JSON argument file that every generator takes; return its path."""
@@ -194,7 +197,7 @@ def run(command: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compile ROS 2 interface packages into this environment.")
     parser.add_argument(
-        "packages", nargs="+", type=Path, help="folders with msg/*.msg, named like the package"
+        "packages", nargs="+", type=Path, help="folders with msg/ and srv/, named like the package"
     )
     parser.add_argument("--into", type=Path, default=Path(sysconfig.get_paths()["purelib"]))
     arguments = parser.parse_args()
@@ -204,7 +207,7 @@ def main() -> None:
             package = InterfacePackage(source, Path(work))
             package.build()
             package.install(arguments.into)
-            print(f"{package.name}: {len(package.idl)} messages")
+            print(f"{package.name}: {len(package.idl)} interfaces")
 
 
 if __name__ == "__main__":

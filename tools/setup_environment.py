@@ -178,12 +178,18 @@ def install_ros() -> None:
 def build_interfaces() -> None:
     sources = [str(ROOT / "interfaces" / name) for name in INTERFACES]
     run([str(PYTHON), str(ROOT / "tools" / "build_interfaces.py"), *sources], "ROS interfaces", total=len(sources),
-        pattern=r"^\w+: \d+ messages")  # fmt: skip
+        pattern=r"^\w+: \d+ interfaces")  # fmt: skip
 
 
 def install_project() -> None:
     run([str(PYTHON), "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)],
         "gpgmap_ros", total=1)  # fmt: skip
+
+
+def compile_loops() -> None:
+    """Numba keeps what it compiles beside the sources: done here, the first cloud does not wait for it."""
+    code = "import gpgmap_ros.config as c, gpgmap_ros.pipeline as p; p.MappingPipeline(c.Config()).warm_up()"
+    run([str(PYTHON), "-c", code], "inner loops, compiled", total=1)
 
 
 def install(lock: str, label: str, *options: str) -> None:
@@ -238,12 +244,13 @@ STEPS = (
     Step("ros", (REQUIREMENTS / "ros.lock.txt",), install_ros, clean=True),
     Step(
         "interfaces",
-        (ROOT / "tools" / "build_interfaces.py", *sorted((ROOT / "interfaces").rglob("*.msg"))),
+        (ROOT / "tools" / "build_interfaces.py", *sorted((ROOT / "interfaces").rglob("*.[ms][sr][gv]"))),
         build_interfaces,
     ),
     Step(
         "project", tuple(ROOT / name for name in ("setup.py", "setup.cfg", "pyproject.toml")), install_project
     ),
+    Step("loops", tuple(sorted((ROOT / "gp_core").rglob("*.py"))), compile_loops),
     Step("workshop", (REQUIREMENTS / "dev.lock.txt",), install_workshop, clean=True),
 )
 PROFILES = {"run": STEPS[:-1], "dev": STEPS}

@@ -21,7 +21,7 @@ def expectation_propagation(
     start: LatentPosterior | None = None,
     *,
     tol: float = 1e-7,
-    max_iter: int = 500,
+    max_iter: int = 1000,
 ) -> LatentPosterior:
     """Sites such that every tilted density p(y_i | f_i) N(f_i; cavity_i) has q's mean and variance.
 

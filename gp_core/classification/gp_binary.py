@@ -142,6 +142,8 @@ def evidence_and_gradient(
     """Approximate log p(y), its gradient (P,) by theta, and the posterior it was read from."""
     K = kernel(X)
     posterior = inference(K, y, link, start)
+    if start is not None and not posterior.converged:
+        posterior = inference(K, y, link, None)  # the start was too far off to be of help
     gradient = kernel._contract(X, None, posterior.evidence_weights(K))[1]
     return posterior.log_evidence, gradient, posterior
 

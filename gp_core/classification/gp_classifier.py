@@ -16,8 +16,10 @@ from gp_core.arrays import Array, as_vector, integer_at_least
 from gp_core.classification.gp_binary import INFERENCE, evidence_and_gradient, fit_binary_gp
 from gp_core.classification.labels import class_probabilities, fit_inputs_and_labels, one_vs_rest, signs
 from gp_core.classification.links import LINKS
-from gp_core.estimators import generator, query_inputs, report
-from gp_core.kernels import RBF, Kernel
+from gp_core.classification.options import choose
+from gp_core.classification.predictive import Averager
+from gp_core.estimators import default_kernel, generator, query_inputs, report
+from gp_core.kernels import Kernel
 from gp_core.priors import Prior
 
 
@@ -44,8 +46,8 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
     random_state: seed of the restarts: None, an int or a numpy Generator
 
     After fit: classes_, kernel_ (with more than two classes, a tuple: one per class),
-    log_marginal_likelihood_value_ (summed over the classes), models_ (the `BinaryGP` of each class, with the
-    posterior and how the search went).
+    log_marginal_likelihood_value_ (summed over the classes), n_iter_ (evaluations of the evidence, the most
+    that a class took), models_ (the `BinaryGP` of each class, with the posterior and how the search went).
     """
 
     def __init__(
@@ -73,11 +75,9 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def fit(self, X: Any, y: Any) -> GaussianProcessClassifier:
         """Learn the hyperparameters from X (N, D), or N objects, and labels y (N,); approximate p(f | y)."""
-        kernel = 1.0 * RBF(1.0) if self.kernel is None else self.kernel
-        if not isinstance(kernel, Kernel):
-            raise ValueError(f"kernel must be a gp_core kernel, got {kernel!r}")
-        inference = _choice(INFERENCE, self.inference, "inference")
-        link = _choice(LINKS, self.link, "link")
+        kernel = default_kernel(self.kernel)
+        inference = choose(INFERENCE, self.inference, "inference")
+        link = choose(LINKS, self.link, "link")
         if self.optimizer not in ("lbfgs", None):
             raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
         n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
@@ -103,6 +103,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         kernels = tuple(model.kernel for model in self.models_)
         self.kernel_ = kernels[0] if len(kernels) == 1 else kernels
         self.log_marginal_likelihood_value_ = sum(model.posterior.log_evidence for model in self.models_)
+        self.n_iter_ = max(1 if m.optimum is None else m.optimum.evaluations for m in self.models_)
         for model in self.models_:
             report(model.optimum, 0.0)
             if not model.posterior.converged:
@@ -166,18 +167,9 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         random_state: seed of the draws: None, an int or a numpy Generator
         """
         check_is_fitted(self)
-        if method not in ("integral", "sampling"):
-            raise ValueError(f'method must be "integral" or "sampling", got {method!r}')
+        average = Averager(method, n_samples, random_state)
         X = query_inputs(self, X, self.models_[0].kernel)
-        rng = generator(random_state) if method == "sampling" else None
-        n_samples = integer_at_least(n_samples, 1, "n_samples")
-        columns = []
-        for model in self.models_:
-            mean, variance = model.latent(X)
-            if rng is None:
-                columns.append(model.link.class_probability(mean, variance))
-            else:
-                columns.append(_sampled_probability(model.link.probability, mean, variance, n_samples, rng))
+        columns = [average(model.link, *model.latent(X)) for model in self.models_]
         return class_probabilities(np.stack(columns, axis=1))
 
     def predict_latent(self, X: Any, return_std: bool = False) -> Any:
@@ -202,21 +194,5 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         return _columns([model.sample_latent(X, n_samples, rng) for model in self.models_])
 
 
-def _choice(table: Mapping[str, Any], name: Any, what: str) -> Any:
-    if not isinstance(name, str) or name not in table:
-        raise ValueError(f"{what} must be one of {', '.join(map(repr, table))}, got {name!r}")
-    return table[name]
-
-
 def _columns(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-
-
-def _sampled_probability(
-    probability: Any, mean: Array, variance: Array, n_samples: int, rng: np.random.Generator
-) -> Array:
-    """(M,) averages of s(f) over draws of f ~ N(mean, variance), point by point to bound the memory."""
-    std = np.sqrt(variance)
-    return np.array(
-        [probability(m + s * rng.standard_normal(n_samples)).mean() for m, s in zip(mean, std, strict=True)]
-    )

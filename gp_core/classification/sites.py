@@ -66,11 +66,9 @@ class Sites:
 def solve_sites(K: Array, start: LatentPosterior, project: Projection, *, tol: float, max_iter: int) -> Sites:
     """Sites whose posterior marginals equal their projections, all updated at once.
 
-    A sweep costs one factorisation.
-
-    A sweep that widens the gap between marginals and projections damps the next one; close to the solution
-    Anderson's method, on (ν, log w), takes over. For log-concave factors w stays positive and every cavity is
-    proper.
+    A sweep costs one factorisation and one inverse. One that widens the gap between marginals and projections
+    damps the next; close to the solution Anderson's method, on (ν, log w), takes over. For log-concave factors
+    w stays positive and every cavity is proper.
 
     K: (N, N) kernel matrix
     start: where to begin
@@ -78,7 +76,8 @@ def solve_sites(K: Array, start: LatentPosterior, project: Projection, *, tol: f
     tol: on the gap, in units of the posterior standard deviation
     max_iter: the most sweeps
     """
-    floor = FLOOR / np.maximum(np.diagonal(K), np.finfo(np.float64).tiny)
+    K = _without_zeros(K)
+    floor = FLOOR / np.diagonal(K)
     x = np.concatenate([start.alpha + start.w * start.mean, np.log(np.maximum(start.w, floor))])
     n = len(floor)
     damping, last_gap = 1.0, np.inf
@@ -113,6 +112,17 @@ def solve_sites(K: Array, start: LatentPosterior, project: Projection, *, tol: f
         else:
             x = np.concatenate([nu + damping * (new_nu - nu), np.log(w + damping * (new_w - w))])
     return Sites(nu, w, q, cavity, gap <= tol, iteration)
+
+
+def _without_zeros(K: Array) -> Array:
+    """K, with a little variance where the prior says that f is exactly 0: a marginal needs some width."""
+    diagonal = np.diagonal(K)
+    least = 1e-12 * (float(diagonal.max()) or 1.0)
+    if diagonal.min() >= least:
+        return K
+    K = K.copy()
+    np.fill_diagonal(K, np.maximum(diagonal, least))
+    return K
 
 
 def _anderson(history: list[tuple[Array, Array]], scale: Array) -> Array:

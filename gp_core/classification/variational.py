@@ -23,7 +23,7 @@ def variational(
     start: LatentPosterior | None = None,
     *,
     tol: float = 1e-7,
-    max_iter: int = 500,
+    max_iter: int = 1000,
 ) -> LatentPosterior:
     """q = argmax E_q log p(y | f) - KL(q || N(0, K)) over all Gaussians: the highest lower bound on log p(y).
 

@@ -124,6 +124,10 @@ class Kernel(Parametrised):
     def _matrix(self, X: Any, Z: Any) -> Array:
         raise NotImplementedError
 
+    def _add_to(self, K: Array, X: Any, Z: Any) -> None:
+        """K += k(X, Z), in place."""
+        K += self._matrix(X, Z)
+
     def _diag(self, X: Any) -> Array:
         raise NotImplementedError
 

@@ -188,7 +188,7 @@ class Sum(_Combination):
     def _matrix(self, X: Any, Z: Any) -> Array:
         K = self.kernels[0]._matrix(X, Z)
         for kernel in self.kernels[1:]:
-            K += kernel._matrix(X, Z)
+            kernel._add_to(K, X, Z)
         return K
 
     def _diag(self, X: Any) -> Array:

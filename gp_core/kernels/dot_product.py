@@ -164,6 +164,9 @@ class Constant(Kernel):
     def _matrix(self, X: Any, Z: Any) -> Array:
         return np.full((len(X), len(X if Z is None else Z)), float(self.value))
 
+    def _add_to(self, K: Array, X: Any, Z: Any) -> None:
+        K += float(self.value)
+
     def _diag(self, X: Any) -> Array:
         return np.full(len(X), float(self.value))
 
@@ -211,6 +214,10 @@ class White(Kernel):
         if Z is None:
             return np.diag(self._diag(X))
         return np.zeros((len(X), len(Z)))
+
+    def _add_to(self, K: Array, X: Any, Z: Any) -> None:
+        if Z is None:
+            K.flat[:: len(K) + 1] += float(self.variance)
 
     def _diag(self, X: Any) -> Array:
         return np.full(len(X), float(self.variance))

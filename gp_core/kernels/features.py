@@ -54,12 +54,10 @@ class BasisFunctions(Kernel):
 
     def _gradient_theta(self, X: Array, Z: Array | None) -> Array:
         left, right = self._pair(X, Z)
-        other = X if Z is None else Z
-        out = np.empty((len(left), len(right), self.n_theta))
-        for i, j in np.ndindex(out.shape[:2]):
-            out[i, j] = self.basis._theta_vjp(X[i : i + 1], right[j : j + 1])
-            out[i, j] += self.basis._theta_vjp(other[j : j + 1], left[i : i + 1])
-        return out
+        by_left = self.basis._gradient_theta(X)
+        by_right = by_left if Z is None else self.basis._gradient_theta(Z)
+        gradient: Array = np.einsum("nfp,mf->nmp", by_left, right) + np.einsum("nf,mfp->nmp", left, by_right)
+        return gradient
 
     def _gradient_x(self, X: Array, Z: Array | None) -> Array:
         right = self._pair(X, Z)[1]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from scipy.spatial.distance import cdist
 from gp_core.arrays import Array, positive
 from gp_core.kernels.base import Kernel
 from gp_core.kernels.bessel import log_matern_profile, matern_profile
+from gp_core.parallel import map_blocks
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
 
 _BLOCK_ENTRIES = 65536
@@ -50,6 +52,9 @@ class Stationary(Kernel):
     def _curvature(self, s: Array) -> Array:
         """f''(s); 0 at s = 0 where f'' is singular, for the same reason."""
         raise NotImplementedError
+
+    def _profile_in_place(self, s: Array) -> None:
+        s[...] = self._profile(s)
 
     def _profile_and_slope(self, s: Array) -> tuple[Array, Array]:
         return self._profile(s), self._slope(s)
@@ -93,8 +98,11 @@ class Stationary(Kernel):
         A = self._scaled(X)
         B = A if Z is None else self._scaled(Z)
         K = np.empty((len(A), len(B)))
-        for rows in _blocks(len(A), len(B)):
-            K[rows] = self._profile(squared_distances(A[rows], B))
+
+        def fill(rows: slice) -> None:
+            self._profile_in_place(squared_distances(A[rows], B, out=K[rows]))
+
+        map_blocks(fill, _blocks(len(A), len(B)))
         return K
 
     def _diag(self, X: Array) -> Array:
@@ -121,25 +129,27 @@ class Stationary(Kernel):
     def _contract(self, X: Array, Z: Array | None, W: Array, upper: bool = False) -> tuple[float, Array]:
         A, B = self._centred(X, Z)
         per_input = np.ndim(self.length_scale) == 1
-        scale_gradient = np.zeros(A.shape[1] if per_input else 1)
-        shape_gradient = np.zeros(0)
-        value = 0.0
-        for rows in _blocks(len(A), len(B)):
+        free_scale = self._is_free("length_scale")
+
+        def contract(rows: slice) -> Array:
+            """The value, then the derivatives, of one block of rows."""
             columns = slice(rows.start if upper else 0, None)
             w, a, b = W[rows, columns], A[rows], B[columns]
             s = squared_distances(a, b)
             profile, slope = self._profile_and_slope(s)
-            value += _dot(w, profile)
-            g = np.multiply(slope, w, out=slope)
-            if per_input:  # sum_ij g_ij (a_i - b_j)^2 per input, as one matrix product
-                scale_gradient += g.sum(axis=1) @ a**2 + g.sum(axis=0) @ b**2
-                scale_gradient -= 2.0 * np.einsum("id,id->d", a, g @ b)
-            else:
-                scale_gradient[0] += _dot(g, s)
-            parts = [_dot(w, part) for part in self._shape_gradient(s)]
-            shape_gradient = shape_gradient + parts if shape_gradient.size else np.asarray(parts)
-        free_scale = -2.0 * scale_gradient if self._is_free("length_scale") else np.zeros(0)
-        return value, np.concatenate([free_scale, shape_gradient])
+            parts = [np.array([_dot(w, profile)])]
+            if free_scale:
+                g = np.multiply(slope, w, out=slope)
+                if per_input:  # sum_ij g_ij (a_i - b_j)^2 per input, as one matrix product
+                    square = g.sum(axis=1) @ a**2 + g.sum(axis=0) @ b**2
+                    parts.append(4.0 * np.einsum("id,id->d", a, g @ b) - 2.0 * square)
+                else:
+                    parts.append(np.array([-2.0 * _dot(g, s)]))
+            parts += [np.array([_dot(w, part)]) for part in self._shape_gradient(s)]
+            return np.concatenate(parts)
+
+        total = reduce(np.add, map_blocks(contract, _blocks(len(A), len(B))))
+        return float(total[0]), total[1:]
 
     # -- by inputs ---------------------------------------------------------------------------------------
 
@@ -193,6 +203,10 @@ class RBF(Stationary):
     def _profile(self, s: Array) -> Array:
         out = np.multiply(s, -0.5)
         return np.exp(out, out=out)
+
+    def _profile_in_place(self, s: Array) -> None:
+        s *= -0.5
+        np.exp(s, out=s)
 
     def _slope(self, s: Array) -> Array:
         return -0.5 * self._profile(s)
@@ -310,8 +324,9 @@ class RationalQuadratic(Stationary):
         return [self._profile(s) * alpha * (u / (1.0 + u) - np.log1p(u))]
 
 
-def squared_distances(A: Array, B: Array) -> Array:
-    distances: Array = cdist(A, B, "sqeuclidean")  # by differences: exact zeros, no cancellation
+def squared_distances(A: Array, B: Array, out: Array | None = None) -> Array:
+    """(N, M) with |a_i - b_j|^2, formed from differences: exact zeros, no cancellation."""
+    distances: Array = cdist(A, B, "sqeuclidean", out=out)
     return distances
 
 

@@ -117,17 +117,16 @@ class Metric(_Projected):
         return J.T @ J
 
     def _own_gradient(self, J_gradient: Array) -> Array:
-        """Derivative by the own free parameters from the derivative by J (E, D)."""
-        D = J_gradient.shape[1]
+        """(..., P) derivative by the own free parameters from the derivative by J (..., E, D)."""
+        *lead, _, D = J_gradient.shape
         parts = []
         if self._is_free("length_scale"):
-            per_input = -np.diagonal(J_gradient[:D]) / np.asarray(
-                self.length_scale
-            )  # dJ_dd/dlog l_d = -1/l_d
-            parts.append(per_input if np.ndim(self.length_scale) else per_input.sum(keepdims=True))
+            diagonal = np.einsum("...dd->...d", J_gradient[..., :D, :])
+            per_input = -diagonal / np.asarray(self.length_scale)  # dJ_dd/dlog l_d = -1/l_d
+            parts.append(per_input if np.ndim(self.length_scale) else per_input.sum(axis=-1, keepdims=True))
         if self._is_free("factor"):
-            parts.append(J_gradient[D:].ravel())
-        return np.concatenate(parts) if parts else np.zeros(0)
+            parts.append(J_gradient[..., D:, :].reshape(*lead, -1))
+        return np.concatenate(parts, axis=-1) if parts else np.zeros((*lead, 0))
 
     def _contract(self, X: Array, Z: Array | None, W: Array, upper: bool = False) -> tuple[float, Array]:
         U, V, _ = self._mapped(X, Z)
@@ -141,12 +140,9 @@ class Metric(_Projected):
     def _gradient_theta(self, X: Array, Z: Array | None) -> Array:
         U, V, _ = self._mapped(X, Z)
         other = X if Z is None else Z
-        by_u = self.kernel._gradient_x(U, V)
-        by_v = self.kernel._gradient_z(U, V)
-        own = np.empty((len(X), len(other), len(self._own_gradient(np.zeros((by_u.shape[2], X.shape[1]))))))
-        for i, j in np.ndindex(own.shape[:2]):
-            own[i, j] = self._own_gradient(np.outer(by_u[i, j], X[i]) + np.outer(by_v[i, j], other[j]))
-        return np.concatenate([own, self.kernel._gradient_theta(U, V)], axis=2)
+        J_gradient = self.kernel._gradient_x(U, V)[..., None] * X[:, None, None, :]
+        J_gradient += self.kernel._gradient_z(U, V)[..., None] * other[None, :, None, :]
+        return np.concatenate([self._own_gradient(J_gradient), self.kernel._gradient_theta(U, V)], axis=2)
 
 
 @dataclass(frozen=True, repr=False)

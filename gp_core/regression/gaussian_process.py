@@ -20,7 +20,7 @@ from gp_core.regression.evidence import Evidence, GPModel, evidence
 from gp_core.regression.means import as_mean
 from gp_core.regression.noise import Noise
 
-_BATCH_ENTRIES = 2_000_000
+_BATCH_ENTRIES = 1_000_000
 """Entries of K(X*, X) that prediction holds at a time."""
 
 
@@ -190,7 +190,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             K = self.kernel_._matrix(batch, self.X_train_)
             mean[rows] = K @ self._dual
             if return_std:
-                variance[rows] = self.kernel_._diag(batch) - self._factor.quadratic(K)
+                variance[rows] = self.kernel_._diag(batch) - self._factor.quadratic(K, overwrite=True)
         mean += self._prior_mean(X)
         if not return_std:
             return self._shaped(mean)
@@ -278,9 +278,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         else:
             m = model.mean(X)
             mean, covariance = (m[:, None] if m.ndim == 1 else m), model.kernel(X)
-        factor = cholesky(
-            covariance, overwrite=True, scale=size, remedy="the kernel is not valid on these points"
-        )
+        factor = cholesky(covariance, overwrite=True, scale=size, remedy="look at it with is_valid_kernel")
         white = rng.standard_normal((mean.shape[1], len(mean), n_samples))
         draws = np.stack([factor.lower @ w for w in white], axis=1) + mean[:, :, None]
         if fitted:

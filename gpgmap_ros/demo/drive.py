@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 WHEEL_BASE = 0.8  # metres: the ground under the rover is levelled over this distance
 MAST_HEIGHT = 1.2  # metres from the ground to the sensor
-LOOP_RADIUS = 5.5  # metres
+LOOP_RADIUS = 4.0  # metres
 
 
 @dataclass(frozen=True)

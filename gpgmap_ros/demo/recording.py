@@ -11,7 +11,7 @@ from rosbags.typesys import get_typestore
 from gpgmap_ros.demo.drive import Frame, sensor_mount
 from gpgmap_ros.geometry import Array, quaternion_of
 from gpgmap_ros.io.bags import STORE, Stamped
-from gpgmap_ros.io.pointcloud2 import IS_BIGENDIAN, xyz_bytes
+from gpgmap_ros.io.pointcloud2 import IS_BIGENDIAN, xyz_bytes, xyz_fields
 
 POINTS_TOPIC, TF_TOPIC, TF_STATIC_TOPIC = "/lidar/points", "/tf", "/tf_static"
 ODOM_FRAME, BASE_FRAME, LIDAR_FRAME = "odom", "base_link", "lidar"
@@ -51,7 +51,7 @@ def cloud_message(types: Any, stamp: int, points: Array) -> Any:
         header=header(types, stamp, LIDAR_FRAME),
         height=1,
         width=len(points),
-        fields=[field(name=name, offset=4 * index, datatype=7, count=1) for index, name in enumerate("xyz")],
+        fields=[field(name=name, offset=offset, datatype=7, count=1) for name, offset in xyz_fields()],
         is_bigendian=IS_BIGENDIAN,
         point_step=12,
         row_step=12 * len(points),

@@ -98,8 +98,13 @@ def structured_points(message: Any, field_names: list[str]) -> NDArray[np.void]:
     return data[: width * height * message.point_step].view(dtype)
 
 
+def xyz_fields() -> list[tuple[str, int]]:
+    """Name and offset of the fields of an unorganised cloud with float32 x, y, z and no padding."""
+    return [(name, 4 * index) for index, name in enumerate(COORDINATES)]
+
+
 def xyz_bytes(xyz: NDArray[np.floating]) -> bytes:
-    """Coordinates (N, 3) as the data of an unorganised cloud with float32 x, y, z and no padding."""
+    """Coordinates (N, 3) as the data of such a cloud."""
     return np.ascontiguousarray(xyz, dtype=np.float32).tobytes()
 
 

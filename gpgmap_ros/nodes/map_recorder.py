@@ -22,8 +22,10 @@ from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from sensor_msgs.msg import Image
 
-from gpgmap_ros.nodes.mapping_node import IMAGES, MAP_QOS
 from gpgmap_ros.nodes.messages import layer_of, nanoseconds
+from gpgmap_ros.nodes.outputs import MAP_QOS
+
+IMAGES = ("elevation", "variance", "gradient")
 
 
 class MapRecorder(Node):

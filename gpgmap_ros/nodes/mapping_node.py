@@ -1,90 +1,239 @@
-"""mapping_node: point clouds and poses in, GPGMap images out.
+"""mapping_node: point clouds and poses in, GPGMaps out.
 
-Subscribes to `points` (sensor_msgs/PointCloud2) and, as `pose_source` says, /tf or `odometry` (nav_msgs/Odometry).
-Publishes `~/elevation`, `~/variance`, `~/gradient` (sensor_msgs/Image, 32FC1), `~/map_info` (nav_msgs/MapMetaData) and
-/diagnostics. The executor's thread only receives; one worker thread waits for poses, fuses clouds and solves.
+A lifecycle node that starts by itself. Subscribes to the cloud topics (sensor_msgs/PointCloud2) and, as `pose_source`
+says, to /tf or `odometry` (nav_msgs/Odometry); publishes the topics of `outputs.OUTPUTS` below its name, and
+/diagnostics. The executor's thread only receives; a worker waits for poses, fuses clouds and solves.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-import threading
 import time
-from collections import deque
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from nav_msgs.msg import MapMetaData
-from rclpy.executors import ExternalShutdownException
-from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
-from sensor_msgs.msg import Image, PointCloud2
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.clock import Clock, ClockType, JumpThreshold, TimeJump
+from rclpy.duration import Duration
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.parameter import Parameter
+from rclpy.qos import qos_profile_sensor_data
+from rclpy.subscription import Subscription
+from sensor_msgs.msg import PointCloud2
+from std_srvs.srv import SetBool, Trigger
 
-from gpgmap_ros.config import ConfigError
+from gpgmap_ros.config import Config, ConfigError
 from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.nodes import parameters
-from gpgmap_ros.nodes.messages import image_message, map_info_message, nanoseconds
-from gpgmap_ros.nodes.pose_sources import pose_source_of
+from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning
+from gpgmap_ros.nodes.lifecycle import RCLError, refuse_invalid_transitions, succeeds
+from gpgmap_ros.nodes.map_services import MapServices
+from gpgmap_ros.nodes.messages import nanoseconds
+from gpgmap_ros.nodes.outputs import MapPublishers
+from gpgmap_ros.nodes.pose_sources import PoseSource, pose_source_of
 from gpgmap_ros.nodes.tally import Tally
+from gpgmap_ros.nodes.worker import WaitingCloud, Worker
 from gpgmap_ros.pipeline import MappingPipeline
-from gpgmap_ros.transform_buffer import TransformUnavailable
+from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
 
-# topic -> layer of the map that it shows
-IMAGES = {"elevation": "elevation", "variance": "variance", "gradient": "gradient_magnitude"}
-MAP_QOS = QoSProfile(
-    depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
-)
-WARN_EVERY = 5.0  # seconds between two warnings of one kind
+# Clouds of several sensors may overtake each other by this much; a larger step back is a new recording.
+TIME_JUMP = 2 * NANOSECONDS
+PLAUSIBLE_LATENCY = 3600.0  # seconds: beyond it the stamps are of another time than the clock
 
 
-class MappingNode(Node):
-    """The node; `close` ends its worker."""
+class MappingNode(LifecycleNode):
+    """Configured: the map and its publishers exist. Active: clouds come in."""
 
     def __init__(self) -> None:
         super().__init__("mapping_node", automatically_declare_parameters_from_overrides=True)
-        self._config = parameters.declare(self)
-        self._pipeline = MappingPipeline(self._config)
+        self.config: Config = parameters.declare(self)
+        self.add_on_set_parameters_callback(self._on_parameters)
+        refuse_invalid_transitions(self)
         self._tally = Tally()
-        self._warned: dict[str, float] = {}
-        self._poses = pose_source_of(self, self._config.pose_source, self._config.map_frame)
-
-        self._images = {topic: self.create_publisher(Image, f"~/{topic}", MAP_QOS) for topic in IMAGES}
-        self._map_info = self.create_publisher(MapMetaData, "~/map_info", MAP_QOS)
+        self._warnings = Warnings(self)
+        self._pipeline: MappingPipeline | None = (
+            None  # from configure to cleanup, with worker, poses and outputs
+        )
+        self._worker: Worker | None = None
+        self._map: GPGMap | None = None
+        self._paused = False
+        self._clouds: list[Subscription] = []
+        self._watch: InputWatch | None = None
+        self._newest_stamp = 0
+        self.create_service(Trigger, "~/reset", self._on_reset)
+        self.create_service(SetBool, "~/pause", self._on_pause)
+        self._services_on_map = MapServices(
+            self, self._locked_pipeline, lambda: self.config.map_name, self._on_map_loaded
+        )
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        self.create_timer(1.0, self._publish_diagnostics)
+        # by the wall: simulated time may stand still, and then somebody must say so
+        self.create_timer(1.0, self._on_second, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        backward = JumpThreshold(
+            min_forward=None, min_backward=Duration(nanoseconds=-TIME_JUMP), on_clock_change=False
+        )
+        self._jump = self.get_clock().create_jump_callback(backward, post_callback=self._on_clock_jump)
 
-        self._waiting: deque[PointCloud2] = deque()
-        self._wake = threading.Condition()
-        self._closing = False
-        self._worker = threading.Thread(target=self._work, name="mapping", daemon=True)
+    # ------------------------------------------------ lifecycle
+
+    def start(self) -> bool:
+        """Configure and activate; False, with the reason in the log, where that fails."""
+        done = TransitionCallbackReturn.SUCCESS
+        return bool(self.trigger_configure() == done and self.trigger_activate() == done)
+
+    @succeeds
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._pipeline = MappingPipeline(self.config)
+        self._pipeline.warm_up()
+        self._poses: PoseSource = pose_source_of(self, self._warnings, self.config)
+        self._worker = Worker(
+            self._fuse,
+            self._publish_map,
+            self._shed,
+            self._failed,
+            self.config.queue_size,
+            1.0 / self.config.publish_rate,
+        )
+        self._outputs = MapPublishers(self, self._worker.ask_for_publication)
+
+    @succeeds
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._worker.start()
-        points = self.create_subscription(PointCloud2, "points", self._receive, qos_profile_sensor_data)
+        for topic in self.config.points_topics:
+            name = self.resolve_topic_name(topic)
+            self._clouds.append(
+                self.create_subscription(
+                    PointCloud2,
+                    topic,
+                    lambda message, name=name: self._receive(message, name),
+                    qos_profile_sensor_data,
+                    event_callbacks=incompatible_qos_warning(
+                        self._warnings, name, "match the publisher's QoS"
+                    ),
+                )
+            )
+        names = [subscription.topic_name for subscription in self._clouds]
+        self._watch = InputWatch(self, names)
         self.get_logger().info(
-            f"mapping '{points.topic_name}' into '{self._config.map_frame}', poses from {self._config.pose_source}"
+            f"mapping {', '.join(repr(name) for name in names)} into '{self.config.map_frame}',"
+            f" poses from {self.config.pose_source}"
         )
 
+    @succeeds
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._stop_input()
+
+    @succeeds
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._outputs.destroy()
+        self._poses.destroy()
+        self._pipeline = self._map = None
+
+    @succeeds
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self.close()
+
+    def _stop_input(self) -> None:
+        for subscription in self._clouds:
+            self.destroy_subscription(subscription)
+        self._clouds.clear()
+        self._watch = None
+        if self._worker is not None:
+            self._worker.stop()
+
     def close(self) -> None:
-        with self._wake:
-            self._closing = True
-            self._wake.notify_all()
-        self._worker.join()
+        """End the worker, whatever state the node is in, and keep the submap that is being made."""
+        self._stop_input()
+        if self._pipeline is None:
+            return
+        try:
+            submap = self._pipeline.finish_submap("shutdown")
+        except OSError as error:
+            self.get_logger().error(f"the unfinished submap could not be written: {error}")
+            return
+        if submap is not None and self._pipeline.submaps is not None:
+            self.get_logger().info(f"the unfinished submap is kept as number {submap.id}")
 
     # ------------------------------------------------ in the executor's thread
 
-    def _receive(self, message: PointCloud2) -> None:
-        with self._wake:
-            self._waiting.append(message)
-            self._tally.count("clouds received")
-            if len(self._waiting) > self._config.queue_size:
-                self._waiting.popleft()
-                self._drop("queue_full", "the queue is full: clouds come faster than they are mapped")
-            self._wake.notify_all()
+    def _receive(self, message: PointCloud2, topic: str) -> None:
+        self._tally.count("clouds received")
+        if self._watch is not None:
+            self._watch.heard(topic)
+        if self._paused:
+            self._tally.count("clouds dropped: paused")
+            return
+        self._worker.put(WaitingCloud(message, topic, time.monotonic()))
 
-    def _publish_diagnostics(self) -> None:
-        values = [KeyValue(key=key, value=value) for key, value in self._tally.values().items()]
+    def _shed(self, cloud: WaitingCloud) -> None:
+        self._drop("queue_full", "clouds come faster than they are mapped; the oldest goes first")
+
+    def _on_parameters(self, changes: list[Parameter]) -> SetParametersResult:
+        try:
+            config = parameters.changed(self.config, changes)
+        except ConfigError as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        self.config = config
+        with self._locked_pipeline() as pipeline:
+            if pipeline is not None and self._worker is not None:
+                pipeline.reconfigure(config)
+                self._worker.queue_size, self._worker.period = config.queue_size, 1.0 / config.publish_rate
+        return SetParametersResult(successful=True)
+
+    def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        response.success = self._reset("asked to by service")
+        response.message = (
+            "the map is empty" if response.success else "there is no map: configure the node first"
+        )
+        return response
+
+    def _on_pause(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
+        self._paused = bool(request.data)
+        response.success = True
+        response.message = "paused: clouds are dropped and counted" if self._paused else "mapping"
+        return response
+
+    @contextmanager
+    def _locked_pipeline(self) -> Iterator[MappingPipeline | None]:
+        """The pipeline between two steps of the worker; None while the node is not configured."""
+        if self._pipeline is None or self._worker is None:
+            yield None
+            return
+        with self._worker.between_steps():
+            yield self._pipeline
+
+    def _on_map_loaded(self) -> None:
+        assert self._worker is not None
+        self._map = None
+        self._worker.ask_for_publication()
+
+    def _on_clock_jump(self, jump: TimeJump) -> None:
+        self._reset(f"time jumped back by {-jump.delta.nanoseconds / NANOSECONDS:.1f} s")
+
+    def _reset(self, why: str) -> bool:
+        with self._locked_pipeline() as pipeline:
+            if pipeline is not None:
+                self._start_over(why)
+            return pipeline is not None
+
+    def _on_second(self) -> None:
+        problems = self._watch.problems() if self._watch is not None else {}
+        for kind, text in problems.items():
+            self._warnings.warn(kind, text)
+        values = self._tally.values() | {
+            "clouds waiting": str(self._worker.waiting if self._pipeline is not None else 0),
+            "resident memory (MB)": f"{resident_megabytes():.0f}",
+        }
         status = DiagnosticStatus(
-            level=DiagnosticStatus.OK, name=f"{self.get_name()}: mapping", values=values
+            level=DiagnosticStatus.WARN if problems else DiagnosticStatus.OK,
+            name=f"{self.get_fully_qualified_name().lstrip('/')}: mapping",
+            message="; ".join(problems.values()) or ("paused" if self._paused else "mapping"),
+            values=[KeyValue(key=key, value=value) for key, value in values.items()],
         )
         message = DiagnosticArray(status=[status])
         message.header.stamp = self.get_clock().now().to_msg()
@@ -92,76 +241,87 @@ class MappingNode(Node):
 
     # ------------------------------------------------ in the worker's thread
 
-    def _work(self) -> None:
-        """Fuse what waits; publish when the map changed and the last one is old enough."""
-        period, changed, published = 1.0 / self._config.publish_rate, False, 0.0
-        while True:
-            with self._wake:
-                due = published + period if changed else None
-                while not self._closing and not self._waiting and (due is None or time.monotonic() < due):
-                    self._wake.wait(None if due is None else max(due - time.monotonic(), 0.0))
-                if self._closing:
-                    return
-                message = self._waiting.popleft() if self._waiting else None
-            if message is not None:
-                changed |= self._fuse(message)
-            if changed and time.monotonic() >= published + period:
-                published = time.monotonic()
-                self._publish_map()
-                changed = False
-
-    def _fuse(self, message: PointCloud2) -> bool:
+    def _fuse(self, cloud: WaitingCloud) -> bool:
         """Put one cloud into the map; False, counted and with a warning, where that is not possible."""
+        message = cloud.message
         stamp, frame = nanoseconds(message.header.stamp), message.header.frame_id.lstrip("/")
         try:
             points = read_xyz(message)
         except CloudError as error:
-            return self._drop("bad_cloud", f"malformed: {error}")
+            return self._drop("bad_cloud", f"'{cloud.topic}' is malformed: {error}")
         if not len(points):
-            return self._drop("empty", "it has no valid point")
+            return self._drop("empty", f"'{cloud.topic}' has no valid point")
+        if stamp < self._newest_stamp - TIME_JUMP:
+            self._start_over(
+                f"'{cloud.topic}' went back by {(self._newest_stamp - stamp) / NANOSECONDS:.1f} s"
+            )
         try:
-            T_map_sensor = self._poses.sensor_pose(frame, stamp, self._config.transform_timeout)
+            pose = self._poses.sensor_pose(frame, stamp, self.config.transform_timeout)
         except TransformUnavailable as error:
             return self._drop(error.reason, str(error))
         start = time.perf_counter()
-        report = self._pipeline.add_cloud(points, T_map_sensor, stamp)
+        assert self._pipeline is not None
+        try:
+            report = self._pipeline.add_cloud(
+                points, pose.T_map_sensor, stamp, pose.covariance, pose.T_base_sensor
+            )
+        except ValueError as error:
+            return self._drop("bad_pose", str(error))
         self._tally.took("fusing", time.perf_counter() - start)
         self._tally.count("points used", report.used)
         self._tally.count("points filtered", report.filtered)
         self._tally.count("points outside the map", report.outside)
+        self._newest_stamp = max(self._newest_stamp, stamp)
+        if report.submap is not None:
+            self._tally.count("submaps finished")
+            self._outputs.publish_submap(report.submap, self.config.map_frame)
+        if report.submap_error:
+            self._warnings.warn("submap not stored", report.submap_error)
         if not report.used:
             return self._drop(
                 "no_point_in_map", f"all {report.points} points are filtered out or outside the map"
             )
+        self._map = None
         self._tally.count("clouds used")
         return True
 
     def _publish_map(self) -> None:
-        start = time.perf_counter()
-        gpgmap = self._pipeline.gpgmap()
-        self._tally.took("solving", time.perf_counter() - start)
-        if gpgmap is None:
+        assert self._pipeline is not None
+        if self._map is None:
+            start = time.perf_counter()
+            self._map = self._pipeline.gpgmap()
+            self._tally.took("solving", time.perf_counter() - start)
+        if self._map is None:
             return
-        for topic, layer in IMAGES.items():
-            self._images[topic].publish(image_message(gpgmap, layer))
-        self._map_info.publish(map_info_message(gpgmap))
-        self._tally.count("maps published")
-        self._log_first(gpgmap)
+        if self._outputs.publish(self._map):
+            self._tally.count("maps published")
+            latency = (self.get_clock().now().nanoseconds - self._map.stamp) / NANOSECONDS
+            if abs(latency) < PLAUSIBLE_LATENCY:
+                self._tally.took("latency, stamp to map", latency)
 
-    def _log_first(self, gpgmap: GPGMap) -> None:
-        self.get_logger().info(
-            f"first map: {gpgmap.grid.shape[1]} x {gpgmap.grid.shape[0]} cells of {gpgmap.grid.resolution} m",
-            once=True,
-        )
+    def _start_over(self, why: str) -> None:
+        assert self._pipeline is not None
+        self._pipeline.reset()
+        self._poses.forget()
+        self._map, self._newest_stamp = None, 0
+        self._tally.count("resets")
+        self.get_logger().warning(f"map reset: {why}")
+
+    def _failed(self, error: Exception) -> None:
+        """An error of ours: the cloud is lost, and where it happened is said."""
+        self._tally.count("clouds dropped: internal_error")
+        where = "".join(traceback.format_exception(error))
+        self._warnings.warn("internal error", f"cloud dropped (internal_error): please report this\n{where}")
 
     def _drop(self, reason: str, text: str) -> bool:
-        """Count a lost cloud, and say so once in a while for each reason (rclpy throttles by line of code only)."""
         self._tally.count(f"clouds dropped: {reason}")
-        now = time.monotonic()
-        if now - self._warned.get(reason, -WARN_EVERY) >= WARN_EVERY:
-            self._warned[reason] = now
-            self.get_logger().warning(f"cloud dropped ({reason}): {text}")
+        self._warnings.warn(f"dropped {reason}", f"cloud dropped ({reason}): {text}")
         return False
+
+
+def resident_megabytes() -> float:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def main() -> int:
@@ -169,12 +329,20 @@ def main() -> int:
     node = None
     try:
         node = MappingNode()
-        rclpy.spin(node)
+        if node.config.autostart and not node.start():
+            return 1
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        executor.spin()
     except ConfigError as error:
         print(f"mapping_node: {error}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
+    except RCLError:
+        # asked to end in the middle of a transition: the context is gone before it is complete
+        if rclpy.ok():
+            raise
     finally:
         if node is not None:
             node.close()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 
-from gpgmap_ros.config import Config, Setting, settings, with_settings
+from gpgmap_ros.config import Config, ConfigError, Setting, settings, with_settings
 
 # Names that ROS itself puts among a node's parameters.
 ROS_OWN = ("use_sim_time", "start_type_description_service", "qos_overrides.")
@@ -25,14 +28,25 @@ def declare(node: Node) -> Config:
     for item in settings(config):
         if node.has_parameter(item.name):
             node.undeclare_parameter(item.name)
-        node.declare_parameter(item.name, item.value, descriptor(item), ignore_override=True)
+        value = list(item.value) if isinstance(item.value, tuple) else item.value
+        node.declare_parameter(item.name, value, descriptor(item), ignore_override=True)
     return config
+
+
+def changed(config: Config, parameters: Iterable[Parameter]) -> Config:
+    """`config` after a change of parameters at run time; ConfigError where one may not be changed, or not so."""
+    fixed = {item.name for item in settings() if not item.dynamic}
+    changes = {item.name: item.value for item in parameters if not item.name.startswith(ROS_OWN)}
+    for name in changes:
+        if name in fixed:
+            raise ConfigError(f"{name} can be set at start only: restart the node with the new value")
+    return with_settings(config, changes)
 
 
 def descriptor(item: Setting) -> ParameterDescriptor:
     unit = f" [{item.unit}]" if item.unit else ""
     choices = f" One of: {', '.join(item.choices)}." if item.choices else ""
-    message = ParameterDescriptor(description=f"{item.meaning}{unit}.{choices}", read_only=True)
+    message = ParameterDescriptor(description=f"{item.meaning}{unit}.{choices}", read_only=not item.dynamic)
     if item.low is not None and item.high is not None:
         if isinstance(item.default, float):
             message.floating_point_range = [

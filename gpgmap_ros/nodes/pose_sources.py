@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +14,9 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
 from tf2_msgs.msg import TFMessage
 
+from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import Array
+from gpgmap_ros.nodes.health import Warnings, incompatible_qos_warning
 from gpgmap_ros.nodes.messages import nanoseconds, pose_of, transform_of
 from gpgmap_ros.transform_buffer import TransformBuffer, TransformUnavailable
 
@@ -22,27 +26,59 @@ except ImportError:  # not on PyPI: the project's own buffer keeps the same cont
     tf2_ros = None
 
 
-class PoseSource(Protocol):
-    """Answers T_map_sensor at a stamp in nanoseconds, waiting up to `timeout` seconds; else TransformUnavailable."""
+@dataclass(frozen=True)
+class SensorPose:
+    """Where a sensor was: its pose, the (6, 6) covariance of that and its mount on the robot, where known."""
 
-    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> Array: ...
+    T_map_sensor: Array
+    covariance: Array | None = None
+    T_base_sensor: Array | None = None
+
+
+class PoseSource(Protocol):
+    """Where the sensor was."""
+
+    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
+        """At a stamp in nanoseconds, waiting up to `timeout` seconds for it; else TransformUnavailable."""
+
+    def forget(self) -> None:
+        """Forget all poses, as after a jump back in time."""
+
+    def destroy(self) -> None:
+        """End the subscriptions."""
+
+
+COVARIANCES_KEPT = 500  # ten seconds of fast odometry, as long as poses are kept
 
 
 class Transforms:
     """The transform tree of the running system, kept up to date from /tf and /tf_static."""
 
-    def __init__(self, node: Node) -> None:
-        self._logger = node.get_logger()
+    def __init__(self, node: Node, warnings: Warnings) -> None:
+        self._node, self._warnings = node, warnings
         self._buffer = TransformBuffer()
         qos = QoSProfile(depth=100)
         static_qos = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        node.create_subscription(TFMessage, "/tf", lambda message: self._insert(message, False), qos)
-        node.create_subscription(
-            TFMessage, "/tf_static", lambda message: self._insert(message, True), static_qos
-        )
+        self._subscriptions = [
+            node.create_subscription(
+                TFMessage,
+                topic,
+                lambda message, static=static: self._insert(message, static),
+                profile,
+                event_callbacks=incompatible_qos_warning(warnings, topic, "transforms must be sent reliably"),
+            )
+            for topic, profile, static in (("/tf", qos, False), ("/tf_static", static_qos, True))
+        ]
 
     def lookup(self, target: str, source: str, stamp: int, timeout: float) -> Array:
         return self._buffer.lookup(target, source, stamp, timeout)
+
+    def forget(self) -> None:
+        self._buffer.clear()
+
+    def destroy(self) -> None:
+        for subscription in self._subscriptions:
+            self._node.destroy_subscription(subscription)
 
     def _insert(self, message: TFMessage, static: bool) -> None:
         for item in message.transforms:
@@ -52,9 +88,7 @@ class Transforms:
                     parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static
                 )
             except ValueError as error:
-                self._logger.warning(
-                    f"/tf: transform '{parent}' <- '{child}' ignored: {error}", throttle_duration_sec=5.0
-                )
+                self._warnings.warn("bad transform", f"/tf: '{parent}' <- '{child}' ignored: {error}")
 
 
 class Tf2Transforms:
@@ -63,6 +97,12 @@ class Tf2Transforms:
     def __init__(self, node: Node) -> None:
         self._buffer = tf2_ros.Buffer()
         self._listener = tf2_ros.TransformListener(self._buffer, node)
+
+    def forget(self) -> None:
+        self._buffer.clear()
+
+    def destroy(self) -> None:
+        self._listener.unregister()
 
     def lookup(self, target: str, source: str, stamp: int, timeout: float) -> Array:
         if target == source:
@@ -84,18 +124,29 @@ class Tf2Transforms:
             raise TransformUnavailable("too_early" if past else "too_late", str(error)) from error
 
 
-def transforms_of(node: Node) -> Transforms | Tf2Transforms:
-    return Tf2Transforms(node) if tf2_ros is not None else Transforms(node)
+def transforms_of(node: Node, warnings: Warnings) -> Transforms | Tf2Transforms:
+    return Tf2Transforms(node) if tf2_ros is not None else Transforms(node, warnings)
 
 
 class TfPoseSource:
-    """T_map_sensor straight from the transform tree."""
+    """T_map_sensor straight from the transform tree; the mount too, where the tree has a `base_frame`."""
 
-    def __init__(self, node: Node, map_frame: str) -> None:
-        self._transforms, self._map_frame = transforms_of(node), map_frame
+    def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
+        self._transforms, self._config = transforms_of(node, warnings), config
 
-    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> Array:
-        return self._transforms.lookup(self._map_frame, sensor_frame, stamp, timeout)
+    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
+        T_map_sensor = self._transforms.lookup(self._config.map_frame, sensor_frame, stamp, timeout)
+        try:
+            mount = self._transforms.lookup(self._config.base_frame, sensor_frame, stamp, 0.0)
+        except TransformUnavailable:
+            mount = None
+        return SensorPose(T_map_sensor, T_base_sensor=mount)
+
+    def forget(self) -> None:
+        self._transforms.forget()
+
+    def destroy(self) -> None:
+        self._transforms.destroy()
 
 
 class OdometryPoseSource:
@@ -103,43 +154,71 @@ class OdometryPoseSource:
 
     _BASE = "odometry"  # stands for the robot in the buffer, whatever the messages call it
 
-    def __init__(self, node: Node, map_frame: str) -> None:
-        self._logger, self._map_frame = node.get_logger(), map_frame
-        self._transforms = transforms_of(node)
+    def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
+        self._node, self._warnings, self._map_frame = node, warnings, config.map_frame
+        self._transforms = transforms_of(node, warnings)
         self._poses = TransformBuffer()
+        self._covariances: deque[tuple[int, Array]] = deque(maxlen=COVARIANCES_KEPT)
         self._base_frame = ""
-        self._topic = node.create_subscription(
-            Odometry, "odometry", self._insert, qos_profile_sensor_data
-        ).topic_name
+        name = node.resolve_topic_name("odometry")
+        self._subscription = node.create_subscription(
+            Odometry,
+            "odometry",
+            self._insert,
+            qos_profile_sensor_data,
+            event_callbacks=incompatible_qos_warning(warnings, name, "match the publisher's QoS"),
+        )
 
-    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> Array:
+    def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
         try:
             T_map_base = self._poses.lookup(self._map_frame, self._BASE, stamp, timeout)
         except TransformUnavailable as error:
-            if error.reason == "unknown_frame":
-                text = f"no usable odometry on '{self._topic}' yet: is it published, and in frame '{self._map_frame}'?"
-                raise TransformUnavailable("no_odometry", text) from None
-            raise
-        if sensor_frame == self._base_frame:
-            return T_map_base
-        return T_map_base @ self._transforms.lookup(self._base_frame, sensor_frame, stamp, timeout)
+            if error.reason != "unknown_frame":
+                raise
+            topic = self._subscription.topic_name
+            text = f"no usable odometry on '{topic}' yet: is it published, and in frame '{self._map_frame}'?"
+            raise TransformUnavailable("no_odometry", text) from None
+        mount = np.eye(4)
+        if sensor_frame != self._base_frame:
+            mount = self._transforms.lookup(self._base_frame, sensor_frame, stamp, timeout)
+        return SensorPose(T_map_base @ mount, self._covariance_at(stamp), mount)
+
+    def _covariance_at(self, stamp: int) -> Array | None:
+        """Of the message nearest in time: between two it hardly changes."""
+        kept = list(self._covariances)
+        return min(kept, key=lambda item: abs(item[0] - stamp))[1] if kept else None
+
+    def forget(self) -> None:
+        self._poses.clear()
+        self._covariances.clear()
+        self._transforms.forget()
+
+    def destroy(self) -> None:
+        self._node.destroy_subscription(self._subscription)
+        self._transforms.destroy()
 
     def _insert(self, message: Odometry) -> None:
         frame, base = message.header.frame_id.lstrip("/"), message.child_frame_id.lstrip("/")
         if frame != self._map_frame:
-            self._logger.error(
+            self._warnings.warn(
+                "odometry frame",
                 f"odometry is in frame '{frame}', the map in '{self._map_frame}': set map_frame to '{frame}'",
-                throttle_duration_sec=5.0,
             )
             return
         try:
             T_map_base = pose_of(message.pose.pose)
         except ValueError as error:
-            self._logger.warning(f"odometry ignored: {error}", throttle_duration_sec=5.0)
+            self._warnings.warn("bad odometry", f"odometry ignored: {error}")
             return
         self._base_frame = base
-        self._poses.insert(frame, self._BASE, nanoseconds(message.header.stamp), T_map_base)
+        stamp = nanoseconds(message.header.stamp)
+        covariance = np.array(message.pose.covariance, dtype=np.float64).reshape(6, 6)
+        # all zero is how a driver says that it does not know
+        if covariance.any():
+            self._covariances.append((stamp, covariance))
+        self._poses.insert(frame, self._BASE, stamp, T_map_base)
 
 
-def pose_source_of(node: Node, kind: str, map_frame: str) -> PoseSource:
-    return TfPoseSource(node, map_frame) if kind == "tf" else OdometryPoseSource(node, map_frame)
+def pose_source_of(node: Node, warnings: Warnings, config: Config) -> PoseSource:
+    source = TfPoseSource if config.pose_source == "tf" else OdometryPoseSource
+    return source(node, warnings, config)

@@ -59,6 +59,9 @@ def test_gradient_by_theta(basis):
         for e in np.eye(basis.n_theta)
     ]
     np.testing.assert_allclose(basis.theta_vjp(X, W), numeric, atol=1e-7)
+    dense = basis.gradient_theta(X)
+    assert dense.shape == (*W.shape, basis.n_theta)
+    np.testing.assert_allclose(np.einsum("nf,nfp->p", W, dense), basis.theta_vjp(X, W), atol=1e-12)
 
 
 @pytest.mark.parametrize(

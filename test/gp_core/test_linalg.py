@@ -74,6 +74,16 @@ def test_a_singular_matrix_gets_the_smallest_jitter_that_works(overwrite):
         report_jitter(factor.jitter)
 
 
+@pytest.mark.parametrize(("n", "rank"), [(20, 5), (600, 30)])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_second_try_starts_from_the_matrix_again(n, rank, overwrite):
+    B = np.random.default_rng(0).normal(size=(n, rank))
+    A = B @ B.T
+    factor = cholesky(A.copy(), overwrite=overwrite)
+    assert factor.jitter > 0.0
+    np.testing.assert_allclose(factor.lower @ factor.lower.T, A + factor.jitter * np.eye(n), atol=1e-9)
+
+
 def test_no_warning_without_jitter(recwarn):
     report_jitter(0.0)
     assert not recwarn

@@ -90,6 +90,17 @@ def test_restarts_need_a_generator():
         minimize(bowl, np.array([0.0]), BOX, n_restarts=1)
 
 
+def test_the_best_point_seen_is_returned_however_the_run_ends():
+    values = iter([10.0, 1.0, 8.0])
+
+    def erratic(x):
+        return next(values, 9.0), np.array([-1.0])
+
+    result = minimize(erratic, np.array([0.0]), BOX)
+    assert result.value == 1.0
+    assert min(result.run_values) == 1.0
+
+
 def test_nothing_to_optimise():
     result = minimize(lambda x: (3.0, np.zeros(0)), np.zeros(0), np.zeros((0, 2)))
     assert result.value == 3.0

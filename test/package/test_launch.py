@@ -69,7 +69,9 @@ def test_every_argument_has_a_description(root: Path) -> None:
 
     source = PythonLaunchDescriptionSource(str(root / "launch" / "gpgmap.launch.py"))
     arguments = source.get_launch_description(LaunchContext()).get_launch_arguments()
-    expected = "points odometry pose_source map_frame params_file use_sim_time namespace rviz log_level"
+    expected = (
+        "points odometry pose_source map_frame params_file sensor use_sim_time namespace rviz log_level"
+    )
     assert {item.name for item in arguments} == set(expected.split())
     assert all(len(item.description) > 10 for item in arguments)
 
@@ -94,6 +96,11 @@ def test_an_argument_left_out_leaves_the_setting_to_the_file(
     path.write_text("/**:\n  ros__parameters:\n    pose_source: odometry\n    map_frame: world\n")
     child = launch(f"params_file:={path}", "use_sim_time:=true", "log_level:=info")
     wait_for_text(child, "into 'world', poses from odometry")
+
+
+@pytest.mark.parametrize("sensor", ["spinning_lidar", "solid_state_lidar", "stereo"])
+def test_every_sensor_has_its_settings(launch: Callable[..., Child], sensor: str) -> None:
+    wait_for_text(launch(f"sensor:={sensor}"), "mapping '/points' into 'odom'")
 
 
 def test_a_wrong_argument_is_named(launch: Callable[..., Child]) -> None:

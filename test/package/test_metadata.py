@@ -50,7 +50,9 @@ def test_package_xml_names_what_the_nodes_and_launch_files_import(root: Path) ->
     )
     imported = set(re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE))
     ros = {
-        name for name in imported if re.search(r"_msgs$|_interfaces$|^rclpy$|^launch|^sensor_msgs_py$", name)
+        name
+        for name in imported
+        if re.search(r"_msgs$|_srvs$|_interfaces$|^rclpy$|^launch|^sensor_msgs_py$", name)
     }
     assert ros <= declared, f"missing in package.xml: {sorted(ros - declared)}"
 

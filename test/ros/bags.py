@@ -20,7 +20,7 @@ POINTS, ODOMETRY = "/points", "/odometry"
 
 @dataclass(frozen=True)
 class Scene:
-    """The plane z = 0.5 + 0.2 x - 0.1 y seen within `half` metres of the origin, by a sensor 1.5 m above the origin that drives along x and turns."""
+    """The plane z = 0.5 + 0.2 x - 0.1 y within `half` metres of the origin; the sensor above it moves and turns."""
 
     clouds: int = 6
     points: int = 3000

@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="rclpy is not installed: run `make setup`")
 
+from client import RosClient
+
 from gpgmap_ros.processes import Child, isolated_ros_environment
 
 _domains = itertools.count(os.getpid() % 80)
@@ -24,6 +26,16 @@ def ros_environment(tmp_path: Path) -> dict[str, str]:
     environment = isolated_ros_environment(tmp_path / "logs", domain_id=1 + next(_domains) % 100)
     environment["ROS_PYTHON_CHECK_FIELDS"] = "1"
     return environment
+
+
+@pytest.fixture
+def client(ros_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[RosClient]:
+    """A participant in this process that finds the test's children, and nobody else."""
+    for name in ("ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOG_DIR", "FASTRTPS_DEFAULT_PROFILES_FILE"):
+        monkeypatch.setenv(name, ros_environment[name])
+    client = RosClient(int(ros_environment["ROS_DOMAIN_ID"]))
+    yield client
+    client.close()
 
 
 @pytest.fixture

@@ -207,7 +207,12 @@ class TestState:
 
     def test_an_interrupted_build_goes_on_from_there(self, module: Any) -> None:
         state = self.complete(module) | {"interfaces": "started"}
-        assert self.names(module.pending_steps(module.STEPS, state)) == ["interfaces", "project", "workshop"]
+        assert self.names(module.pending_steps(module.STEPS, state)) == [
+            "interfaces",
+            "project",
+            "loops",
+            "workshop",
+        ]
 
     def test_a_changed_lock_goes_on_from_there(self, module: Any, project: Path) -> None:
         state = self.complete(module)

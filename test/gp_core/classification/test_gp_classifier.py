@@ -291,3 +291,14 @@ def test_an_unknown_prediction_method_is_refused():
     X, y = moons(10)
     with pytest.raises(ValueError, match='method must be "integral" or "sampling"'):
         GaussianProcessClassifier(optimizer=None).fit(X, y).predict_proba(X, method="guess")
+
+
+@all_inferences
+@both_links
+def test_a_point_where_the_prior_has_no_variance_is_no_obstacle(inference, link):
+    """The linear kernel pins f to 0 at the origin, whatever the label there."""
+    X, y = np.array([[0.0], [0.0], [1.0], [-1.0], [2.0]]), np.array([0, 1, 1, 0, 1])
+    model = GaussianProcessClassifier(1.0 * Linear(), inference=inference, link=link).fit(X, y)
+    p = model.predict_proba([[0.0], [3.0]])[:, 1]
+    assert p[0] == pytest.approx(0.5, abs=1e-6)
+    assert p[1] > 0.6

@@ -168,3 +168,14 @@ def test_all_methods_agree_with_monte_carlo(link):
     std = draws.std(axis=0)
     assert (np.abs(mean - draws.mean(axis=0)) / std).max() < 0.05
     assert np.abs(np.sqrt(variance) / std - 1).max() < 0.12
+
+
+@both_links
+@pytest.mark.parametrize("method", ["ep", "variational"])
+def test_many_copies_of_few_points_converge_although_plain_parallel_updates_overshoot(method, link):
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.uniform(-3, 3, size=5), 10)
+    y = np.where(np.sin(2 * x) + 0.5 * rng.normal(size=50) > 0, 1.0, -1.0)
+    K = 1e5 * np.exp(-0.5 * (x[:, None] - x[None, :]) ** 2)
+    q = METHODS[method](K, y, LINKS[link], max_iter=600)
+    assert q.converged

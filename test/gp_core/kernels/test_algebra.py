@@ -102,6 +102,11 @@ def test_names_tell_siblings_apart():
     )
 
 
+def test_names_tell_siblings_apart_also_if_one_has_entries():
+    names = (RBF([1.0, 2.0]) * Matern()).theta_names
+    assert names == ("k0.length_scale[0]", "k0.length_scale[1]", "k1.length_scale")
+
+
 def test_values_lists_fixed_parameters_too():
     assert (2.0 * RBF([1.0, 2.0], "fixed")).values() == {"scale": 2.0, "length_scale": (1.0, 2.0)}
 

@@ -1,0 +1,137 @@
+"""GP regression side by side with scikit-learn: the likelihood with its gradient, prediction, memory.
+
+    OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 python benchmark/gp_core_regression.py [--quick] [--large]
+
+Ratios are what counts: both libraries run in turn in one process, and each figure is the best of several
+turns. --large adds the fit at n = 5000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import sklearn.gaussian_process.kernels as sk
+from sklearn.gaussian_process import GaussianProcessRegressor as SklearnGP
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from gp_core import GaussianProcessRegressor
+from gp_core.kernels import RBF
+
+SCALES = np.array([1.0, 1.5, 2.0, 2.5, 3.0, 3.5])
+NOISE = 0.01
+
+
+def data(n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (n, 6))
+    return X, np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def ours(n: int) -> GaussianProcessRegressor:
+    return GaussianProcessRegressor(1.0 * RBF(SCALES), noise_variance=NOISE, optimizer=None).fit(*data(n))
+
+
+def theirs(n: int) -> SklearnGP:
+    kernel = sk.ConstantKernel(1.0) * sk.RBF(SCALES) + sk.WhiteKernel(NOISE)
+    return SklearnGP(kernel, alpha=0.0, optimizer=None).fit(*data(n))
+
+
+def in_turn(a: Callable[[], object], b: Callable[[], object], turns: int) -> tuple[float, float]:
+    """The best time of each, run alternately so that both see the same machine."""
+    best = [np.inf, np.inf]
+    for _ in range(turns):
+        for i, call in enumerate((a, b)):
+            start = time.perf_counter()
+            call()
+            best[i] = min(best[i], time.perf_counter() - start)
+    return best[0], best[1]
+
+
+def likelihood(n: int, turns: int) -> None:
+    a, b = ours(n), theirs(n)
+    value_a, gradient_a = a.log_marginal_likelihood(a.theta_, eval_gradient=True)
+    value_b, gradient_b = b.log_marginal_likelihood(b.kernel_.theta, eval_gradient=True)
+    assert np.isclose(value_a, value_b, rtol=1e-8)
+    assert np.allclose(np.roll(gradient_a, -1), gradient_b, rtol=1e-5)  # ours has the noise first
+    times = in_turn(
+        lambda: a.log_marginal_likelihood(a.theta_, eval_gradient=True),
+        lambda: b.log_marginal_likelihood(b.kernel_.theta, eval_gradient=True),
+        turns,
+    )
+    show(f"likelihood + gradient, n = {n}, ARD over 6 inputs", times, "s")
+
+
+def prediction(n: int, m: int, turns: int) -> None:
+    a, b = ours(n), theirs(n)
+    Q = np.random.default_rng(1).uniform(-3.0, 3.0, (m, 6))
+    std_a = a.predict(Q[:100], return_std=True, include_noise=True)[1]
+    assert np.allclose(std_a, b.predict(Q[:100], return_std=True)[1], rtol=1e-5)
+    times = in_turn(lambda: a.predict(Q, return_std=True), lambda: b.predict(Q, return_std=True), turns)
+    show(f"mean and deviation at {m} points, n = {n}", times, "s")
+
+
+def memory(n: int) -> None:
+    a, b = ours(n), theirs(n)
+    peaks = (
+        _allocated(lambda: a.log_marginal_likelihood(a.theta_, eval_gradient=True)),
+        _allocated(lambda: b.log_marginal_likelihood(b.kernel_.theta, eval_gradient=True)),
+    )
+    label = f"peak memory of that likelihood, n = {n}"
+    show(label, peaks, "MB")
+
+
+def _allocated(call: Callable[[], object]) -> float:
+    """The most that numpy holds at a time during the call, in MB, above what it held before."""
+    tracemalloc.start()
+    call()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 2**20
+
+
+def _peak() -> float:
+    """Peak resident memory of the process, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+
+
+def large(n: int) -> None:
+    start = time.perf_counter()
+    X, y = data(n)
+    gp = GaussianProcessRegressor(1.0 * RBF(np.full(6, 2.0)), noise_variance=0.1).fit(X, y)
+    seconds = time.perf_counter() - start
+    print(
+        f"fit with learned hyperparameters, n = {n}: {seconds:.0f} s, {gp.optimum_.evaluations} evaluations, "
+        f"peak of the process {_peak():.0f} MB, noise {gp.noise_variance_:.4f} (true 0.01)"
+    )
+
+
+def show(label: str, costs: tuple[float, float], unit: str) -> None:
+    a, b = costs
+    print(f"{label:52s}  gp_core {a:8.3f} {unit}  scikit-learn {b:8.3f} {unit}  {b / a:5.1f} x")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--large", action="store_true", help="also learn hyperparameters at n = 5000")
+    options = parser.parse_args()
+    n, m, turns = (300, 500, 2) if options.quick else (2000, 10_000, 5)
+    likelihood(n, turns)
+    memory(n)
+    prediction(n, m, turns)
+    if options.large:
+        large(300 if options.quick else 5000)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The node under load, between real processes over DDS: what arrives, what is used, how old a map is when it arrives.
+
+python benchmark/node_load.py                  10 Hz, 30 Hz and a slow subscriber, 20 s each
+python benchmark/node_load.py --soak 30        30 minutes at 10 Hz: resident memory
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from gpgmap_ros.processes import Child, isolated_ros_environment
+
+NODE = "/mapping_node"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One scenario. Latency: from the cloud's stamp to the map's arrival at the subscriber."""
+
+    sent: int
+    received: int
+    used: int
+    shed: int
+    maps_per_second: float
+    latency_median: float
+    latency_p95: float
+    memory: list[float]
+
+
+def run(rate: float, points: int, seconds: float, slow_subscriber: bool) -> Result:
+    with tempfile.TemporaryDirectory() as folder:
+        logs = Path(folder)
+        environment = isolated_ros_environment(logs)
+        module = [sys.executable, "-m"]
+        node = Child(
+            "node", [str(Path(sys.executable).with_name("mapping_node"))], environment, logs / "node.log"
+        )
+        recorder = Child(
+            "recorder", [*module, "gpgmap_ros.nodes.map_recorder", NODE, "--out", str(logs / "map.npz")],
+            environment, logs / "recorder.log",
+        )  # fmt: skip
+        publisher = None
+        try:
+            recorder.next_event(60.0)
+            publisher = Child(
+                "publisher", [*module, "benchmark._cloud_publisher", "--rate", str(rate), "--points", str(points),
+                              "--seconds", str(seconds)],
+                environment, logs / "publisher.log",
+            )  # fmt: skip
+            maps, diagnostics, memory = follow(node, recorder, publisher, seconds, slow_subscriber)
+            sent = publisher.next_event(60.0)["sent"]
+        finally:
+            for child in (publisher, recorder, node):
+                if child is not None:
+                    child.stop()
+    latency = [wall - stamp / 1e9 for stamp, wall in maps[len(maps) // 10 :]]  # after warming up
+    return Result(
+        sent,
+        int(diagnostics.get("clouds received", 0)),
+        int(diagnostics.get("clouds used", 0)),
+        int(diagnostics.get("clouds dropped: queue_full", 0)),
+        (len(maps) - 1) / (maps[-1][1] - maps[0][1]) if len(maps) > 1 else 0.0,
+        float(np.median(latency)) if latency else float("nan"),
+        float(np.percentile(latency, 95)) if latency else float("nan"),
+        memory,
+    )
+
+
+def follow(
+    node: Child, recorder: Child, publisher: Child, seconds: float, slow_subscriber: bool
+) -> tuple[list[tuple[int, float]], dict[str, str], list[float]]:
+    """Maps as (stamp, arrival), the node's last diagnostics, its memory once a second."""
+    maps: list[tuple[int, float]] = []
+    diagnostics: dict[str, str] = {}
+    memory: list[float] = []
+    deadline, next_nap = time.monotonic() + seconds + 30.0, time.monotonic() + 2.0
+    ended = None
+    while time.monotonic() < deadline and (ended is None or time.monotonic() < ended + 3.0):
+        node.check()
+        if ended is None and not publisher.running():
+            ended = time.monotonic()
+        if slow_subscriber and time.monotonic() > next_nap:
+            # a subscriber that does not read for two seconds out of four
+            recorder.signal(signal.SIGSTOP)
+            time.sleep(2.0)
+            recorder.signal(signal.SIGCONT)
+            next_nap = time.monotonic() + 2.0
+        while not recorder.events.empty():
+            event: dict[str, Any] = recorder.events.get()
+            if event.get("image") == "gradient":
+                maps.append((event["stamp"], event["wall"]))
+            elif "diagnostics" in event:
+                diagnostics = event["diagnostics"]
+                memory.append(float(diagnostics["resident memory (MB)"]))
+        time.sleep(0.02)
+    return maps, diagnostics, memory
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--points", type=int, default=131_072)
+    parser.add_argument("--soak", type=float, help="minutes at 10 Hz")
+    arguments = parser.parse_args()
+    if arguments.soak:
+        result = run(10.0, arguments.points, 60.0 * arguments.soak, False)
+        warm, last = np.median(result.memory[30:60]), np.median(result.memory[-30:])
+        print(f"{result.used} clouds in {arguments.soak:.0f} minutes: resident {warm:.0f} MB after warm-up,"
+              f" {last:.0f} MB at the end ({last / warm - 1:+.1%})")  # fmt: skip
+        return
+    print(
+        f"{arguments.points} points per cloud, 200 x 200 cells, {arguments.seconds:.0f} s each,"
+        " publisher and subscriber on the same cores"
+    )
+    print("scenario          sent  received  used  shed  maps/s  latency median  p95 (ms)")
+    for name, rate, slow in (
+        ("10 Hz", 10.0, False),
+        ("30 Hz", 30.0, False),
+        ("10 Hz, slow sub.", 10.0, True),
+    ):
+        r = run(rate, arguments.points, arguments.seconds, slow)
+        print(f"{name:<16} {r.sent:5d} {r.received:9d} {r.used:5d} {r.shed:5d} {r.maps_per_second:7.1f}"
+              f" {1e3 * r.latency_median:15.0f} {1e3 * r.latency_p95:9.0f}", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""The pictures of docs/gallery for kernels and regression.
+
+    python docs/make_gallery.py [folder]
+
+Run it where gp_core is importable: installed, or with PYTHONPATH=. in the repository. The same data give the
+same pictures; matplotlib only draws, every number comes from gp_core.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from gp_core import GaussianProcessRegressor, LocallyWeightedRegression, NadarayaWatson, Ridge
+from gp_core.kernels import RBF, Exponential, Kernel, Matern, RationalQuadratic
+from gp_core.regression import likelihood_contour
+
+ROOT = Path(__file__).resolve().parent
+BLUE, ORANGE, GREEN, GREY, RED = "#1f6f8b", "#e07a1f", "#3c8d40", "#8a8a8a", "#b5322a"
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "savefig.dpi": 110,
+}
+
+
+def band(ax: Axes, x: np.ndarray, mean: np.ndarray, std: np.ndarray, color: str = BLUE) -> None:
+    """A mean and its two standard deviations."""
+    ax.fill_between(x, mean - 2.0 * std, mean + 2.0 * std, color=color, alpha=0.18, linewidth=0)
+    ax.plot(x, mean, color=color, linewidth=1.6)
+
+
+def samples() -> Figure:
+    """Functions drawn from the prior and from the posterior, for rough to smooth kernels."""
+    kernels: list[tuple[str, Kernel]] = [
+        ("Exponential", Exponential(1.0)),
+        ("Matern 3/2", Matern(1.0, nu=1.5)),
+        ("RBF", RBF(1.0)),
+    ]
+    x = np.linspace(-4.0, 4.0, 400)
+    data = np.array([-3.0, -1.8, -0.2, 1.1, 2.6])
+    y = np.sin(1.3 * data)
+    figure, axes = plt.subplots(2, 3, figsize=(9.0, 4.8), sharex=True, sharey=True, layout="constrained")
+    for column, (name, kernel) in enumerate(kernels):
+        gp = GaussianProcessRegressor(kernel, noise_variance=1e-6, optimizer=None)
+        for row, title in enumerate(("prior", "posterior")):
+            ax = axes[row, column]
+            if row:
+                gp.fit(data[:, None], y)
+                mean, std = gp.predict(x[:, None], return_std=True)
+            else:
+                mean, std = np.zeros_like(x), np.ones_like(x)
+            band(ax, x, mean, std)
+            ax.plot(x, gp.sample_y(x[:, None], 4, random_state=5), color=ORANGE, linewidth=0.8)
+            ax.set_title(f"{name}: {title}")
+        axes[1, column].plot(data, y, "o", color="black", markersize=4, zorder=5)
+        axes[1, column].set_xlabel("x")
+    axes[0, 0].set_ylim(-3.4, 3.4)
+    return figure
+
+
+def kernel_shapes() -> Figure:
+    """k(r), and one function drawn from each."""
+    kernels: list[tuple[str, Kernel]] = [
+        ("RBF", RBF(1.0)),
+        ("Matern 5/2", Matern(1.0, nu=2.5)),
+        ("Matern 3/2", Matern(1.0, nu=1.5)),
+        ("Exponential", Exponential(1.0)),
+        ("RationalQuadratic, alpha = 0.5", RationalQuadratic(1.0, alpha=0.5)),
+    ]
+    colors = [BLUE, GREEN, ORANGE, RED, GREY]
+    r = np.linspace(0.0, 4.0, 200)
+    x = np.linspace(0.0, 10.0, 500)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6), layout="constrained")
+    for i, ((name, kernel), color) in enumerate(zip(kernels, colors, strict=True)):
+        left.plot(r, kernel(r[:, None], np.zeros((1, 1)))[:, 0], color=color, label=name)
+        draw = GaussianProcessRegressor(kernel).sample_y(x[:, None], 1, random_state=3)[:, 0]
+        right.plot(x, draw - 4.0 * i, color=color, linewidth=1.0)
+    left.set(xlabel="distance r, in length scales", ylabel="k(r)", title="how correlation falls off")
+    left.legend()
+    right.set(xlabel="x", title="one function from each prior (shifted)", yticks=[])
+    return figure
+
+
+def length_scales() -> Figure:
+    """Too short, learned, too long."""
+    rng = np.random.default_rng(1)
+    data = np.sort(rng.uniform(-4.0, 4.0, 18))
+    y = np.sin(data) + 0.15 * rng.normal(size=18)
+    x = np.linspace(-5.0, 5.0, 300)
+    learned = GaussianProcessRegressor(1.0 * RBF(1.0), noise_variance=0.05).fit(data[:, None], y)
+    best = learned.kernel_.values()["length_scale"]
+    figure, axes = plt.subplots(1, 3, figsize=(9.0, 3.0), sharey=True, layout="constrained")
+    for ax, scale in zip(axes, (0.15, best, 8.0), strict=True):
+        gp = GaussianProcessRegressor(1.0 * RBF(scale), noise_variance=0.0225, optimizer=None)
+        gp.fit(data[:, None], y)
+        band(ax, x, *gp.predict(x[:, None], return_std=True))
+        ax.plot(x, np.sin(x), color=GREY, linestyle="--", linewidth=1.0)
+        ax.plot(data, y, "o", color="black", markersize=3.5)
+        word = "learned" if scale == best else "too short" if scale < best else "too long"
+        value = gp.log_marginal_likelihood_value_
+        ax.set(title=f"{word}: l = {scale:.2f}, log p(y) = {value:.1f}", xlabel="x", ylim=(-2.6, 2.6))
+    return figure
+
+
+def relevance() -> Figure:
+    """ARD: four inputs, two of which matter."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (120, 4))
+    y = np.sin(2.0 * X[:, 0]) + 0.4 * X[:, 2] + 0.1 * rng.normal(size=120)
+    gp = GaussianProcessRegressor(1.0 * RBF(np.ones(4)), noise_variance=0.1).fit(X, y)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.2), layout="constrained")
+    names = [f"$x_{i}$" for i in range(1, 5)]
+    left.bar(names, gp.relevance_, color=[BLUE, GREY, BLUE, GREY], width=0.6)
+    left.set(
+        title="relevance read from the learned length scales", ylabel=r"Var$(x_d)\,/\,l_d^2$", yscale="log"
+    )
+    left.set_ylim(1e-10, None)
+    line = np.linspace(-3.0, 3.0, 200)
+    for d, color, name in ((0, BLUE, names[0]), (1, GREY, names[1]), (2, ORANGE, names[2])):
+        Q = np.zeros((200, 4))
+        Q[:, d] = line
+        right.plot(line, gp.predict(Q), color=color, label=f"along {name}")
+    right.set(title="mean along single inputs, the others at 0", xlabel="value of the input")
+    right.legend(loc="upper left")
+    return figure
+
+
+def local_maxima() -> Figure:
+    """The evidence over length scale and noise, with the two explanations that its maxima stand for."""
+    rng = np.random.default_rng(11)
+    data = np.sort(rng.uniform(-4.0, 4.0, 8))
+    y = np.sin(1.6 * data) + 0.12 * rng.normal(size=8)
+    gp = GaussianProcessRegressor(RBF(1.0), noise_variance=0.1, optimizer=None).fit(data[:, None], y)
+    contour = likelihood_contour(
+        gp, "length_scale", "noise_variance", np.geomspace(0.2, 20.0, 70), np.geomspace(2e-3, 2.0, 70)
+    )
+    figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.3), layout="constrained", width_ratios=(1.35, 1, 1))
+    ax = axes[0]
+    levels = np.arange(-14.0, np.ceil(contour.values.max()) + 0.25, 0.5)
+    drawn = ax.contourf(
+        contour.first, contour.second, contour.values, levels=levels, cmap="viridis", extend="min"
+    )
+    figure.colorbar(drawn, ax=ax, label="log p(y)", ticks=levels[::4])
+    ax.set(xscale="log", yscale="log", xlabel="length scale", ylabel="noise variance")
+    ax.set_title("two local maxima")
+    x = np.linspace(-5.0, 5.0, 300)
+    for ax, (scale, noise, value), mark in zip(axes[1:], contour.maxima[:2], "AB", strict=True):
+        axes[0].plot(scale, noise, "o", color=RED, markersize=5)
+        axes[0].annotate(
+            mark, (scale, noise), color=RED, xytext=(6, 4), textcoords="offset points", weight="bold"
+        )
+        model = GaussianProcessRegressor(RBF(scale), noise_variance=noise, optimizer=None).fit(
+            data[:, None], y
+        )
+        band(ax, x, *model.predict(x[:, None], return_std=True, include_noise=True))
+        ax.plot(data, y, "o", color="black", markersize=3.5)
+        ax.set(xlabel="x", ylim=(-3.2, 3.2))
+        ax.set_title(f"{mark}: l = {scale:.1f}, noise = {noise:.2f}, log p(y) = {value:.1f}", fontsize=9)
+    return figure
+
+
+def smoothers() -> Figure:
+    """Nadaraya-Watson, LOESS and a GP on the same data, with a gap and an outlier."""
+    rng = np.random.default_rng(2)
+    data = np.sort(np.concatenate([rng.uniform(0.0, 4.0, 45), rng.uniform(6.0, 9.0, 35)]))
+    y = np.sin(data) + 0.4 * data + 0.2 * rng.normal(size=80)
+    y[20] += 3.0
+    x = np.linspace(-0.5, 9.5, 400)[:, None]
+    models = [
+        ("Nadaraya-Watson, bandwidth by leave-one-out", NadarayaWatson(RBF(0.5)), ORANGE),
+        ("LOESS, degree 1, robust", LocallyWeightedRegression(span=0.3, robust_iterations=3), GREEN),
+        ("Gaussian process", GaussianProcessRegressor(5.0 * RBF(1.0), noise_variance=0.1), BLUE),
+    ]
+    figure, ax = plt.subplots(figsize=(9.0, 4.0), layout="constrained")
+    ax.plot(data, y, "o", color="black", markersize=3, alpha=0.6)
+    ax.plot(
+        x[:, 0], np.sin(x[:, 0]) + 0.4 * x[:, 0], color=GREY, linestyle="--", linewidth=1.2, label="truth"
+    )
+    for name, model, color in models:
+        model.fit(data[:, None], y)
+        if isinstance(model, GaussianProcessRegressor):
+            mean, std = model.predict(x, return_std=True)
+            ax.fill_between(x[:, 0], mean - 2.0 * std, mean + 2.0 * std, color=color, alpha=0.15, linewidth=0)
+        else:
+            mean = model.predict(x)
+        ax.plot(x[:, 0], mean, color=color, linewidth=1.6, label=name)
+    ax.set(xlabel="x", title="a gap, a border and an outlier: three ways to smooth")
+    ax.legend(loc="upper left")
+    return figure
+
+
+def ellipse() -> Figure:
+    """The lectures' ellipse that becomes linear in the features of (x'z)^2."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (220, 2))
+    level = X[:, 0] ** 2 / 2.6 + X[:, 1] ** 2 / 0.9 - 1.0
+    X, level = X[np.abs(level) > 0.12], level[np.abs(level) > 0.12]
+    inside = level < 0.0
+    phi = np.stack([X[:, 0] ** 2, X[:, 1] ** 2, np.sqrt(2.0) * X[:, 0] * X[:, 1]], axis=1)
+    plane = Ridge(1e-6).fit(phi, level)  # linear in the features
+    figure = plt.figure(figsize=(9.0, 3.8), layout="constrained")
+    flat = figure.add_subplot(1, 2, 1)
+    grid = np.linspace(-2.0, 2.0, 200)
+    gx, gy = np.meshgrid(grid, grid)
+    features = np.stack([gx**2, gy**2, np.sqrt(2.0) * gx * gy], axis=-1).reshape(-1, 3)
+    flat.contour(gx, gy, plane.predict(features).reshape(200, 200), levels=[0.0], colors=RED, linewidths=1.6)
+    solid = figure.add_subplot(1, 2, 2, projection="3d")
+    for chosen, color in ((inside, BLUE), (~inside, ORANGE)):
+        flat.plot(*X[chosen].T, "o", color=color, markersize=3.2)
+        solid.plot(*phi[chosen].T, "o", color=color, markersize=2.6)
+    flat.set(xlabel="$x_1$", ylabel="$x_2$", title="two inputs: the boundary is an ellipse", aspect="equal")
+    a, b = np.meshgrid(np.linspace(0.0, 2.7, 2), np.linspace(-4.5, 4.5, 2))
+    w = plane.coef_  # w . phi + intercept = 0 is the plane
+    solid.plot_surface(a, -(plane.intercept_ + w[0] * a + w[2] * b) / w[1], b, color=RED, alpha=0.35)
+    solid.set(xlabel="$x_1^2$", ylabel="$x_2^2$", zlabel=r"$\sqrt{2}\,x_1 x_2$")
+    solid.set(title="three features: the boundary is a plane", ylim=(0.0, 4.0), xlim=(0.0, 4.0))
+    solid.set(xticks=[0, 2, 4], yticks=[0, 2, 4], zticks=[-4, 0, 4])
+    solid.view_init(elev=18.0, azim=-62.0)
+    return figure
+
+
+def gradient() -> Figure:
+    """A function with its gradient, both with error bars: what gradient maps are made of."""
+    rng = np.random.default_rng(4)
+    data = np.sort(np.concatenate([rng.uniform(-4.0, 0.0, 14), rng.uniform(2.0, 4.0, 8)]))
+    y = np.sin(1.5 * data) + 0.1 * rng.normal(size=22)
+    x = np.linspace(-5.0, 5.0, 300)
+    gp = GaussianProcessRegressor(1.0 * Matern(1.0, nu=2.5), noise_variance=0.05).fit(data[:, None], y)
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(9.0, 4.6), sharex=True, layout="constrained")
+    band(top, x, *gp.predict(x[:, None], return_std=True))
+    top.plot(x, np.sin(1.5 * x), color=GREY, linestyle="--", linewidth=1.0)
+    top.plot(data, y, "o", color="black", markersize=3.5)
+    top.set_title("function")
+    slope, std = gp.predict_gradient(x[:, None], return_std=True)
+    band(bottom, x, slope[:, 0], std[:, 0], GREEN)
+    bottom.plot(x, 1.5 * np.cos(1.5 * x), color=GREY, linestyle="--", linewidth=1.0)
+    bottom.set(title="its gradient", xlabel="x")
+    return figure
+
+
+PICTURES = {
+    "samples": samples,
+    "kernel_shapes": kernel_shapes,
+    "length_scales": length_scales,
+    "relevance": relevance,
+    "local_maxima": local_maxima,
+    "smoothers": smoothers,
+    "ellipse": ellipse,
+    "gradient": gradient,
+}
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "gallery"
+    folder.mkdir(parents=True, exist_ok=True)
+    plt.switch_backend("Agg")
+    with plt.rc_context(STYLE):
+        for name, draw in PICTURES.items():
+            figure = draw()
+            figure.savefig(folder / f"{name}.png", metadata={"Software": None})
+            plt.close(figure)
+            print(folder / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""Local logistic regression: a small logistic regression around every query."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from gp_core.arrays import Array, integer_at_least, non_negative
+from gp_core.classification.labels import fit_inputs_and_labels
+from gp_core.classification.logistic_fit import (
+    fit_logistic,
+    log_probabilities,
+    probabilities,
+    weight_sensitivity,
+)
+from gp_core.estimators import generator, query_inputs, report
+from gp_core.kernels import RBF, Kernel
+from gp_core.optimize import Optimum, minimize
+
+_BATCH_ENTRIES = 1_000_000
+"""Numbers per temporary array that a batch of queries may take."""
+
+
+class LocalLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """p(c | x) ∝ exp(w_c(x)'(1, x)), with weights of its own for every query x:
+
+        w(x) = argmax Σ_n ω_n(x) log p(y_n | x_n, w) - alpha |slopes of w|² / 2
+        ω_n(x) = k(x, x_n) / Σ_m k(x, x_m)
+
+    by IRLS, all queries of a batch together. O(N) times a few Newton steps per query; nothing is learned
+    beforehand but the kernel. With degree 0 the probabilities are the kernel-weighted frequencies of the
+    labels, that is the Nadaraya-Watson estimate. Far from all data the weights go to the nearest points,
+    since they are formed from log k.
+
+    kernel: k >= 0; its length scale is the bandwidth. None for an RBF that starts at Scott's rule
+    degree: 1 for a local linear log-odds, 0 for a local constant (the only one for sets and strings)
+    alpha: penalty on the slopes, in units of the inputs' standard deviation and of the weights' sum, > 0
+        unless degree is 0. It keeps neighbourhoods that can be separated finite
+    optimizer: "loo" to choose the kernel's free hyperparameters by the log probability of left-out labels;
+        None to keep them as given
+    n_restarts_optimizer: further starts, drawn within the bounds
+    max_iter: iterations per start
+    random_state: seed of the restarts: None, an int or a numpy Generator
+
+    After fit: classes_, kernel_, loo_log_likelihood_ (mean log probability of a left-out label), optimum_,
+    n_iter_, X_train_.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        degree: int = 1,
+        alpha: float = 1e-3,
+        optimizer: str | None = "loo",
+        n_restarts_optimizer: int = 0,
+        max_iter: int = 50,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.degree = degree
+        self.alpha = alpha
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any) -> LocalLogisticRegression:
+        """Keep X (N, D), or N objects, and labels y (N,); choose the bandwidth."""
+        if self.kernel is not None and not isinstance(self.kernel, Kernel):
+            raise ValueError(f"kernel must be a gp_core kernel, got {self.kernel!r}")
+        if integer_at_least(self.degree, 0, "degree") > 1:
+            raise ValueError(f"degree must be 0 or 1, got {self.degree}")
+        if non_negative(self.alpha, "alpha") == 0.0 and self.degree > 0:
+            raise ValueError("alpha must be > 0: near a border between classes the slopes have no maximum")
+        if self.optimizer not in ("loo", None):
+            raise ValueError(f'optimizer must be "loo" or None, got {self.optimizer!r}')
+        X, self._codes = fit_inputs_and_labels(self, X, y, self.kernel)
+        if not isinstance(X, np.ndarray) and self.degree > 0:
+            raise ValueError("there are no slopes over sets or strings: use degree=0")
+        self.X_train_ = X
+        self._centre, self._scale = _location(X)
+        kernel = RBF(_scott(X)) if self.kernel is None else self.kernel
+        self._start: Array | None = None
+        self.optimum_: Optimum | None = None
+        if self.optimizer == "loo" and kernel.n_theta and len(X) > 2:
+            kernel, self.optimum_ = self._learn(kernel)
+        self.kernel_ = kernel
+        self.loo_log_likelihood_ = self._left_out(kernel, gradient=False)[0] / len(X)
+        self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.evaluations)
+        report(self.optimum_, 0.0)
+        return self
+
+    def _learn(self, kernel: Kernel) -> tuple[Kernel, Optimum]:
+        def negative(theta: Array) -> tuple[float, Array]:
+            value, gradient = self._left_out(kernel.with_theta(theta), gradient=True)
+            return -value, -gradient
+
+        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
+        optimum = minimize(
+            negative,
+            kernel.theta,
+            kernel.bounds,
+            n_restarts=n_restarts,
+            rng=generator(self.random_state) if n_restarts else None,
+            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
+            tolerance=1e-4,
+        )
+        return kernel.with_theta(optimum.x), optimum
+
+    def _left_out(self, kernel: Kernel, gradient: bool) -> tuple[float, Array]:
+        """Σ_n log p(y_n | the other points), and its gradient by theta (P,) if asked for."""
+        Phi, penalty = self._features(self.X_train_)
+        log_k = kernel.log(self.X_train_)
+        np.fill_diagonal(log_k, -np.inf)
+        log_sum = logsumexp(log_k, axis=1)
+        if not np.isfinite(log_sum).all() or log_sum.min() < -600.0:
+            raise ValueError(
+                "a point has no neighbour that weighs anything: give a kernel that decays more slowly"
+            )
+        weights = np.exp(log_k - log_sum[:, None])
+        n, C = len(Phi), len(self.classes_)
+        value, W = 0.0, np.empty((n, n))
+        starts = np.zeros((n, 1 if C == 2 else C, Phi.shape[1])) if self._start is None else self._start
+        self._start = np.empty_like(starts)
+        for rows in self._batches(n):
+            result = fit_logistic(Phi, self._codes, C, weights[rows], penalty, start=starts[rows])
+            w = self._start[rows] = result.state
+            eta = np.einsum("blf,bf->lb", w, Phi[rows])
+            log_p = log_probabilities(eta)[self._codes[rows], np.arange(len(w))]
+            value += float(log_p.sum())
+            if gradient:
+                S = weight_sensitivity(
+                    Phi, self._codes, C, weights[rows], penalty, w, Phi[rows], self._codes[rows]
+                )
+                # ω = k / Σ k, so ∂ω_n = (∂k_n - ω_n Σ_m ∂k_m) / Σ k.
+                S -= np.einsum("bn,bn->b", S, weights[rows])[:, None]
+                W[rows] = S * np.exp(-log_sum[rows])[:, None]
+        if not gradient:
+            return value, np.zeros(0)
+        np.fill_diagonal(W, 0.0)
+        return value, kernel.theta_vjp(self.X_train_, W)
+
+    # -- prediction ------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Most probable label (M,) at X."""
+        check_is_fitted(self)
+        labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        return labels
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities (M, C) of the classes at X."""
+        check_is_fitted(self)
+        X = query_inputs(self, X, self.kernel_)
+        train, penalty = self._features(self.X_train_)
+        queries, _ = self._features(X)
+        p = np.empty((len(X), len(self.classes_)))
+        converged = True
+        for rows in self._batches(len(X)):
+            log_k = self.kernel_.log(X[rows], self.X_train_)
+            weights = np.exp(log_k - logsumexp(log_k, axis=1, keepdims=True))
+            if not np.isfinite(weights).all():
+                raise ValueError("every weight is 0 at some point: give a kernel that decays more slowly")
+            result = fit_logistic(train, self._codes, len(self.classes_), weights, penalty)
+            p[rows] = probabilities(np.einsum("blf,bf->lb", result.state, queries[rows])).T
+            converged = converged and bool(result.converged.all())
+        if not converged:
+            warnings.warn(
+                "IRLS did not converge at some points: raise alpha, or the bandwidth",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return p
+
+    def _features(self, X: Any) -> tuple[Array, Array]:
+        """(1, x) standardised (M, 1 + D), or 1 (M, 1), and the penalty on each feature."""
+        ones = np.ones((len(X), 1))
+        if self.degree == 0:
+            return ones, np.zeros(1)
+        Phi = np.hstack([ones, (X - self._centre) / self._scale])
+        return Phi, np.append(0.0, np.full(X.shape[1], float(self.alpha)))
+
+    def _batches(self, m: int) -> Iterator[slice]:
+        latents = 1 if len(self.classes_) == 2 else len(self.classes_)
+        features = 1 if self.degree == 0 else 1 + self.X_train_.shape[1]
+        step = max(1, _BATCH_ENTRIES // (len(self.X_train_) * max(latents, features)))
+        for start in range(0, m, step):
+            yield slice(start, min(start + step, m))
+
+
+def _location(X: Any) -> tuple[Array, Array]:
+    """Mean (D,) and standard deviation (D,) of the inputs, 1 where they do not vary."""
+    if not isinstance(X, np.ndarray):
+        return np.zeros(1), np.ones(1)
+    scale = X.std(axis=0)
+    return X.mean(axis=0), np.where(scale > 0.0, scale, 1.0)
+
+
+def _scott(X: Array) -> tuple[float, ...]:
+    """Scott's bandwidths N^(-1/(D+4)) times the standard deviations, as length scales."""
+    n, d = X.shape
+    return tuple(_location(X)[1] * n ** (-1.0 / (d + 4.0)))

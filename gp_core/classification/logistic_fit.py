@@ -1,0 +1,175 @@
+"""Penalised, weighted logistic regression by IRLS, for two or more classes and many sets of weights at once.
+
+Global logistic regression is one problem, with the sample weights; local logistic regression is one problem
+per query, with the weights that the kernel gives. Both are solved here.
+
+Shapes: B problems, N points, F features, C classes, L latent functions (1 for two classes, else C).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
+
+from gp_core.arrays import Array
+from gp_core.irls import IRLSResult, Rows, irls
+
+
+def fit_logistic(
+    Phi: Array,
+    codes: NDArray[np.intp],
+    n_classes: int,
+    weights: Array,
+    penalty: Array,
+    *,
+    start: Array | None = None,
+    tol: float = 1e-14,
+    max_iter: int = 100,
+) -> IRLSResult:
+    """argmax Σ_n ω_bn log p(y_n | x_n, w_b) - Σ_f penalty_f Σ_l w_blf² / 2 for every b.
+
+    Two classes: p(second | x) = 1 / (1 + exp(-w'φ)). More: p(c | x) ∝ exp(w_c'φ). Where the classes can be
+    separated and nothing is penalised there is no maximum; the iterations then end with w finite and every
+    probability within about `tol` of 0 or 1.
+
+    Phi: (N, F) features
+    codes: (N,) class of each point, 0 ... C-1
+    n_classes: C
+    weights: (B, N) ω, not negative
+    penalty: (F,) not negative
+    start: (B, L, F) coefficients to begin from; 0 unless given
+    tol: on half the Newton decrement
+    max_iter: the most Newton steps
+
+    Returns states (B, L, F).
+    """
+    problem = _Problem(Phi, codes, n_classes, weights, penalty)
+    if start is None:
+        start = np.zeros((len(weights), 1 if n_classes == 2 else n_classes, Phi.shape[1]))
+    return irls(problem.value, problem.direction, start, tol=tol, max_iter=max_iter)
+
+
+def weight_sensitivity(
+    Phi: Array,
+    codes: NDArray[np.intp],
+    n_classes: int,
+    weights: Array,
+    penalty: Array,
+    w: Array,
+    out: Array,
+    out_codes: NDArray[np.intp],
+) -> Array:
+    """∂ log p(out_codes_b | out_b, w_b) / ∂ω_bn (B, N) through the maximiser w_b.
+
+    The gradient of the objective vanishes at w, so dw/dω_n = H⁻¹ ∂ log p(y_n | x_n, w)/∂w.
+
+    Phi, codes, n_classes, weights, penalty: as for `fit_logistic`
+    w: (B, L, F) maximisers
+    out: (B, F) features of a further point for each problem
+    out_codes: (B,) its class
+    """
+    problem = _Problem(Phi, codes, n_classes, weights, penalty)
+    B, L, F = w.shape
+    classes = np.arange(n_classes)[-L:]
+    at_out = probabilities(np.einsum("blf,bf->bl", w, out)[:, :, None])[:, -L:, 0]
+    score = ((out_codes[:, None] == classes) - at_out)[:, :, None] * out[:, None, :]  # (B, L, F)
+    p, system = problem.curvature(w, np.arange(B))
+    v = np.linalg.solve(system, score.reshape(B, L * F, 1)).reshape(B, L, F)
+    result: Array = np.einsum("bln,bln->bn", v @ Phi.T, (classes[:, None] == codes) - p)
+    return result
+
+
+def latent_functions(w: Array, Phi: Array) -> Array:
+    """η (..., L, N) = w φ.
+
+    w: (..., L, F) coefficients
+    Phi: (N, F) features
+    """
+    eta: Array = w @ Phi.T
+    return eta
+
+
+def probabilities(eta: Array) -> Array:
+    """p (..., C, N) from latent functions (..., L, N)."""
+    p: Array = softmax(_all_classes(eta), axis=-2)
+    return p
+
+
+def log_probabilities(eta: Array) -> Array:
+    """log p (..., C, N) from latent functions (..., L, N), finite far into the tails."""
+    log_p: Array = log_softmax(_all_classes(eta), axis=-2)
+    return log_p
+
+
+def _all_classes(eta: Array) -> Array:
+    """One row per class: for two classes the first one has η = 0."""
+    if eta.shape[-2] > 1:
+        return eta
+    return np.concatenate([np.zeros_like(eta), eta], axis=-2)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    Phi: Array
+    codes: NDArray[np.intp]
+    n_classes: int
+    weights: Array
+    penalty: Array
+
+    @property
+    def gauge(self) -> float:
+        """Weight of Σ_f (Σ_l w_lf)² / 2 in the objective.
+
+        With a latent function per class, adding the same to all of them changes no probability. Of the
+        equivalent solutions this picks the one that adds up to 0, and it leaves the value there as it is.
+        """
+        return 1.0 if self.n_classes > 2 else 0.0
+
+    def value(self, w: Array, rows: Rows) -> Array:
+        eta = latent_functions(w, self.Phi)
+        log_p: Array
+        if self.n_classes == 2:
+            log_p = log_expit(np.where(self.codes == 1, 1.0, -1.0) * eta[:, 0])
+        else:
+            chosen = np.take_along_axis(eta, self.codes[None, None, :], axis=1)[:, 0]
+            log_p = chosen - logsumexp(eta, axis=1)
+        prior = 0.5 * np.einsum("blf,f->b", w**2, self.penalty)
+        prior += 0.5 * self.gauge * np.einsum("bf->b", w.sum(axis=1) ** 2)
+        result: Array = np.einsum("bn,bn->b", self.weights[rows], log_p) - prior
+        return result
+
+    def direction(self, w: Array, rows: Rows) -> tuple[Array, Array]:
+        B, L, F = w.shape
+        p, system = self.curvature(w, rows)
+        own = np.arange(self.n_classes)[-L:, None] == self.codes  # (L, N)
+        gradient = (self.weights[rows][:, None, :] * (own - p)) @ self.Phi - self.penalty * w
+        gradient -= self.gauge * w.sum(axis=1, keepdims=True)
+        flat = gradient.reshape(B, L * F)
+        step = np.linalg.solve(system, flat[:, :, None])[:, :, 0]
+        return step.reshape(B, L, F), np.einsum("bi,bi->b", flat, step)
+
+    def curvature(self, w: Array, rows: Rows) -> tuple[Array, Array]:
+        """Probabilities (B, L, N) and minus the Hessian (B, L F, L F)."""
+        B, L, F = w.shape
+        eta = latent_functions(w, self.Phi)
+        p: Array = expit(eta) if L == 1 else softmax(eta, axis=1)
+        weights = self.weights[rows]
+        # Minus the Hessian, block by block: Φ' diag(ω p_l (δ_lm - p_m)) Φ.
+        H = np.empty((B, L, F, L, F))
+        for i in range(L):
+            for j in range(i + 1):
+                curvature = weights * p[:, i] * (float(i == j) - p[:, j])
+                H[:, i, :, j, :] = (self.Phi.T * curvature[:, None, :]) @ self.Phi
+                H[:, i, :, j, :] += self.gauge * np.eye(F)
+                H[:, j, :, i, :] = H[:, i, :, j, :]
+        system = H.reshape(B, L * F, L * F)
+        diagonal = np.einsum("bii->bi", system)
+        diagonal += np.tile(self.penalty, L)
+        # Features that repeat each other, and points that are all certain, leave H singular: a little of
+        # what H would be for undecided points keeps the step finite.
+        undecided = np.tile(weights @ self.Phi**2, L)
+        diagonal += 1e-12 * diagonal + 1e-14 * undecided + np.finfo(np.float64).tiny
+        return p, system

@@ -1,0 +1,93 @@
+"""Plain, throttled warnings for what goes wrong outside the node: silent sensors, missing publishers, a stuck clock."""
+
+from __future__ import annotations
+
+import time
+
+from rclpy.clock import ClockType
+from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.node import Node
+from rclpy.qos import qos_policy_name_from_kind
+
+WARN_EVERY = 5.0  # seconds between two warnings of one kind
+SILENT_AFTER = 5.0  # seconds without a cloud, by the node's clock: a paused bag is not a silent sensor
+CLOUD_TYPE = "sensor_msgs/msg/PointCloud2"
+
+
+class Warnings:
+    """Says each kind of thing at once, and then at most every few seconds (rclpy throttles by line of code only)."""
+
+    def __init__(self, node: Node) -> None:
+        self._logger, self._last = node.get_logger(), {}  # type: ignore[var-annotated]
+
+    def warn(self, kind: str, text: str) -> None:
+        now = time.monotonic()
+        if now - self._last.get(kind, float("-inf")) >= WARN_EVERY:
+            self._last[kind] = now
+            self._logger.warning(text)
+
+
+class InputWatch:
+    """Watches the cloud topics; `problems` says what is wrong with them now."""
+
+    def __init__(self, node: Node, topics: list[str]) -> None:
+        self._node, self._topics = node, topics
+        self._started = time.monotonic()
+        self._last_cloud = dict.fromkeys(topics, node.get_clock().now().nanoseconds)
+        self._clock_at_start = node.get_clock().now().nanoseconds
+
+    def heard(self, topic: str) -> None:
+        self._last_cloud[topic] = self._node.get_clock().now().nanoseconds
+
+    def problems(self) -> dict[str, str]:
+        """Kind of problem -> what it is and what to do."""
+        found: dict[str, str] = {}
+        if self._clock_stands_still():
+            found["clock"] = (
+                "use_sim_time is set, but no time comes on '/clock': play the bag with --clock, or unset use_sim_time"
+            )
+            return found
+        now = self._node.get_clock().now().nanoseconds
+        for topic in self._topics:
+            silence = (now - self._last_cloud[topic]) / 1e9
+            if silence > SILENT_AFTER:
+                found[f"silent {topic}"] = self._why_silent(topic, silence)
+        return found
+
+    def _clock_stands_still(self) -> bool:
+        clock = self._node.get_clock()
+        simulated = clock.clock_type == ClockType.ROS_TIME and clock.ros_time_is_active
+        return simulated and clock.now().nanoseconds == 0 and time.monotonic() - self._started > SILENT_AFTER
+
+    def _why_silent(self, topic: str, silence: float) -> str:
+        publishers = self._node.get_publishers_info_by_topic(topic)
+        if publishers:
+            names = ", ".join(
+                sorted({f"{item.node_namespace.rstrip('/')}/{item.node_name}" for item in publishers})
+            )
+            types = {item.topic_type for item in publishers}
+            if CLOUD_TYPE not in types:
+                return f"'{topic}' carries {', '.join(sorted(types))} from {names}, not {CLOUD_TYPE}: remap `points`"
+            return f"no cloud on '{topic}' for {silence:.0f} s, though {names} publishes it: is the sensor running?"
+        others = sorted(name for name, types in self._node.get_topic_names_and_types() if CLOUD_TYPE in types)
+        own = f"{self._node.get_fully_qualified_name()}/"
+        others = [name for name in others if not name.startswith(own) and self._node.count_publishers(name)]
+        hint = (
+            f"clouds are on {', '.join(others)}: remap with points:={others[0]}"
+            if others
+            else "start the sensor's driver"
+        )
+        return f"nobody publishes on '{topic}' ({hint})"
+
+
+def incompatible_qos_warning(warnings: Warnings, topic: str, remedy: str) -> SubscriptionEventCallbacks:
+    """Event callbacks that say which policy keeps a publisher's messages away, and what to do."""
+
+    def warn(event: object) -> None:
+        policy = qos_policy_name_from_kind(event.last_policy_kind)  # type: ignore[attr-defined]
+        warnings.warn(
+            f"qos {topic}",
+            f"a publisher of '{topic}' offers an incompatible {policy}: nothing is received from it; {remedy}",
+        )
+
+    return SubscriptionEventCallbacks(incompatible_qos=warn)

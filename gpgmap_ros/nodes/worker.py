@@ -1,0 +1,115 @@
+"""The thread that does the work: clouds wait in a short queue, are fused one by one, and the map goes out when due.
+
+Callbacks of the executor only put clouds in; they never wait for the solver.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class WaitingCloud:
+    """A cloud as it came, and when (monotonic seconds)."""
+
+    message: Any
+    topic: str
+    arrived: float
+
+
+class Worker:
+    """Runs `fuse` for each cloud and `publish` at most every `period` seconds while there is something new.
+
+    fuse: takes a WaitingCloud; True if it changed the map.
+    publish: sends the map out.
+    shed: told of a cloud that was dropped because the queue was full: the oldest goes first.
+    failed: told of an exception in one of them; the work goes on with the next cloud.
+    """
+
+    def __init__(
+        self,
+        fuse: Callable[[WaitingCloud], bool],
+        publish: Callable[[], None],
+        shed: Callable[[WaitingCloud], None],
+        failed: Callable[[Exception], None],
+        queue_size: int,
+        period: float,
+    ) -> None:
+        self._fuse, self._publish, self._shed, self._failed = fuse, publish, shed, failed
+        self.queue_size, self.period = queue_size, period
+        self._queue: deque[WaitingCloud] = deque()
+        self._wake = threading.Condition()
+        self._busy = threading.RLock()
+        self._changed = self._closing = False
+        self._published = float("-inf")
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="mapping", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the step that it is in; what waits is forgotten."""
+        with self._wake:
+            self._closing = True
+            self._queue.clear()
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def put(self, cloud: WaitingCloud) -> None:
+        with self._wake:
+            self._queue.append(cloud)
+            dropped = [self._queue.popleft() for _ in range(len(self._queue) - self.queue_size)]
+            self._wake.notify_all()
+        for old in dropped:
+            self._shed(old)
+
+    def ask_for_publication(self) -> None:
+        """Publish even though the map did not change: somebody new listens."""
+        with self._wake:
+            self._changed = True
+            self._wake.notify_all()
+
+    def between_steps(self) -> threading.RLock:
+        """A lock that is free between two steps: whoever holds it may change what the steps work on."""
+        return self._busy
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._closing and not self._queue and not self._due():
+                    self._wake.wait(self._time_to_publication())
+                if self._closing:
+                    return
+                cloud = self._queue.popleft() if self._queue else None
+            with self._busy:
+                try:
+                    self._step(cloud)
+                except Exception as error:  # a robot is better off with the next cloud than without a map
+                    self._failed(error)
+
+    def _step(self, cloud: WaitingCloud | None) -> None:
+        if cloud is not None and self._fuse(cloud):
+            self._changed = True
+        if self._due():
+            self._changed = False
+            self._published = time.monotonic()
+            self._publish()
+
+    def _due(self) -> bool:
+        return self._changed and time.monotonic() >= self._published + self.period
+
+    def _time_to_publication(self) -> float | None:
+        return max(self._published + self.period - time.monotonic(), 0.0) if self._changed else None

@@ -1,0 +1,29 @@
+"""scikit-learn's own checks on every classifier. None is expected to fail."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gp_core.classification import (
+    BayesianLogisticRegression,
+    GaussianProcessClassifier,
+    KernelNearestNeighbors,
+    LocalLogisticRegression,
+    LogisticRegression,
+)
+
+ESTIMATORS = [
+    KernelNearestNeighbors(),
+    KernelNearestNeighbors(n_neighbors=1, weights="distance"),
+    LogisticRegression(),
+    BayesianLogisticRegression(),
+    BayesianLogisticRegression(link="probit", optimizer="lbfgs"),
+    LocalLogisticRegression(),
+    LocalLogisticRegression(degree=0, optimizer=None),
+    GaussianProcessClassifier(),
+    GaussianProcessClassifier(inference="ep", optimizer=None),
+    GaussianProcessClassifier(inference="variational", link="probit", optimizer=None),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_checks_pass(estimator, check):
+    check(estimator)

@@ -1,0 +1,130 @@
+"""The mapping thread: nothing lost that fits, the oldest shed first, publication when due and on demand."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("rclpy", reason="gpgmap_ros.nodes needs rclpy: run `make setup`")
+
+from gpgmap_ros.nodes.worker import WaitingCloud, Worker
+
+
+class Recorder:
+    """What the worker did, and a gate that holds the fusing up."""
+
+    def __init__(self) -> None:
+        self.fused: list[int] = []
+        self.shed: list[int] = []
+        self.published: list[int] = []
+        self.errors: list[str] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.happened = threading.Condition()
+
+    def fuse(self, cloud: WaitingCloud) -> bool:
+        self.gate.wait(10.0)
+        if cloud.message == 13:
+            raise RuntimeError("unlucky")
+        self.note(self.fused, cloud.message)
+        return True
+
+    def publish(self) -> None:
+        self.note(self.published, len(self.fused))
+
+    def drop(self, cloud: WaitingCloud) -> None:
+        self.note(self.shed, cloud.message)
+
+    def fail(self, error: Exception) -> None:
+        self.note(self.errors, str(error))
+
+    def note(self, where: list, what: object) -> None:
+        with self.happened:
+            where.append(what)
+            self.happened.notify_all()
+
+    def wait_for(self, condition: object) -> None:
+        with self.happened:
+            assert self.happened.wait_for(condition, 10.0)
+
+
+@pytest.fixture
+def made() -> object:
+    workers = []
+
+    def make(queue_size: int = 100, period: float = 0.0) -> tuple[Recorder, Worker]:
+        recorder = Recorder()
+        worker = Worker(recorder.fuse, recorder.publish, recorder.drop, recorder.fail, queue_size, period)
+        worker.start()
+        workers.append((recorder, worker))
+        return recorder, worker
+
+    yield make
+    for recorder, worker in workers:
+        recorder.gate.set()
+        worker.stop()
+
+
+def cloud(number: int) -> WaitingCloud:
+    return WaitingCloud(number, "points", time.monotonic())
+
+
+def test_clouds_are_fused_in_order_and_published(made: object) -> None:
+    recorder, worker = made()
+    for number in range(10):
+        worker.put(cloud(number))
+    recorder.wait_for(lambda: recorder.published and recorder.published[-1] == 10)
+    assert recorder.fused == list(range(10))
+    assert not recorder.shed
+
+
+def test_an_error_costs_one_cloud_and_is_told(made: object) -> None:
+    recorder, worker = made()
+    for number in (12, 13, 14):
+        worker.put(cloud(number))
+    recorder.wait_for(lambda: recorder.fused == [12, 14])
+    assert recorder.errors == ["unlucky"]
+
+
+def test_a_full_queue_sheds_the_oldest_and_says_so(made: object) -> None:
+    recorder, worker = made(queue_size=3)
+    recorder.gate.clear()
+    worker.put(cloud(0))
+    deadline = time.monotonic() + 10.0
+    while worker.waiting and time.monotonic() < deadline:  # the first is being fused now
+        time.sleep(0.01)
+    for number in range(1, 9):
+        worker.put(cloud(number))  # returns at once, although the worker is held up
+    recorder.gate.set()
+    recorder.wait_for(lambda: len(recorder.fused) == 4)
+    assert recorder.fused == [0, 6, 7, 8]
+    assert recorder.shed == [1, 2, 3, 4, 5]
+
+
+def test_the_map_goes_out_no_oftener_than_the_period_but_the_last_change_does(made: object) -> None:
+    recorder, worker = made(period=0.3)
+    for number in range(5):
+        worker.put(cloud(number))
+    recorder.wait_for(lambda: recorder.published and recorder.published[-1] == 5)
+    assert len(recorder.published) <= 3
+
+
+def test_nothing_goes_out_without_a_change(made: object) -> None:
+    recorder, worker = made()
+    worker.put(cloud(0))
+    recorder.wait_for(lambda: len(recorder.published) == 1)
+    time.sleep(0.1)
+    assert len(recorder.published) == 1
+    worker.ask_for_publication()
+    recorder.wait_for(lambda: len(recorder.published) == 2)
+
+
+def test_whoever_holds_the_lock_is_alone(made: object) -> None:
+    recorder, worker = made()
+    with worker.between_steps():
+        worker.put(cloud(0))
+        time.sleep(0.1)
+        assert not recorder.fused
+    recorder.wait_for(lambda: recorder.fused == [0])

@@ -1,0 +1,66 @@
+"""Children of the demo and the tests: what they say, how they end, and that they do not outlive their parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpgmap_ros.processes import Child, ProcessFailed
+
+
+def child(tmp_path: Path, code: str) -> Child:
+    return Child("it", [sys.executable, "-c", code], dict(os.environ, PYTHONUNBUFFERED="1"), tmp_path / "log")
+
+
+def test_json_lines_are_events_and_the_rest_is_the_log(tmp_path: Path) -> None:
+    process = child(tmp_path, "print('hello'); print('{\"a\": 1}')")
+    assert process.next_event(30.0) == {"a": 1}
+    assert process.wait(30.0) == 0
+    assert process.tail() == "  | hello"
+
+
+def test_a_failure_is_named_with_its_last_words(tmp_path: Path) -> None:
+    process = child(tmp_path, "raise SystemExit('no ground in sight')")
+    process.wait(30.0)
+    with pytest.raises(ProcessFailed, match=r"it ended with code 1:\n  \| no ground in sight"):
+        process.check()
+
+
+def test_silence_is_named(tmp_path: Path) -> None:
+    process = child(tmp_path, "import time; time.sleep(60)")
+    with pytest.raises(ProcessFailed, match="said nothing for 0 s"):
+        process.next_event(0.2)
+    process.stop()
+    assert not process.running()
+
+
+def test_one_that_does_not_want_to_end_is_ended(tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(2, signal.SIG_IGN); print('{}'); time.sleep(60)"
+    process = child(tmp_path, code)
+    process.next_event(30.0)
+    assert process.stop(timeout=0.5) == -signal.SIGKILL
+
+
+def test_a_child_ends_with_its_parent_even_if_that_is_killed(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", (
+            "import os, pathlib, sys, time; from gpgmap_ros.processes import Child;"
+            "c = Child('x', [sys.executable, '-c', 'import time; time.sleep(60)'], dict(os.environ),"
+            f" pathlib.Path({str(tmp_path / 'log')!r})); print(c.pid, flush=True); time.sleep(60)"
+        )],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert parent.stdout
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 30.0
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+        assert time.monotonic() < deadline, "the child lives on"
+        time.sleep(0.05)
