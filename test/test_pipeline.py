@@ -144,6 +144,18 @@ def test_without_the_gate_the_past_weighs_as_much_as_the_present() -> None:
     assert heights(pipeline)[0] == pytest.approx(0.3, abs=0.05)
 
 
+def test_a_wall_is_an_edge_and_not_a_change() -> None:
+    """The smooth map misses a step of a metre by half of it: that must not look like news for ever."""
+    pipeline = MappingPipeline(GATED)
+    reports = []
+    for stamp in range(1, 16):
+        cloud = flat_cloud(stamp)
+        cloud[cloud[:, 0] > 0.5, 2] += 1.0
+        reports.append(pipeline.add_cloud(cloud, ABOVE, stamp))
+    assert sum(report.held for report in reports[5:]) < 0.01 * sum(report.points for report in reports[5:])
+    assert sum(report.released for report in reports[5:]) == 0
+
+
 def test_the_map_follows_the_robot_unless_told_to_stay() -> None:
     ahead = transform_from([2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0])
     for rolling, x in ((True, 2.0), (False, 0.0)):
