@@ -276,10 +276,11 @@ class MappingPipeline:
 
 
 def checked_points(points: Array) -> Array:
+    """Points (N, 3) as the compiled filters take them: contiguous, in the machine's byte order, 4 or 8 bytes."""
     points = np.asarray(points)
     if points.ndim != 2 or points.shape[1] != 3 or points.dtype.kind != "f":
         raise ValueError(f"points must be floats of shape (N, 3), got {points.dtype} {points.shape}")
-    return points
+    return np.ascontiguousarray(points, dtype=np.float32 if points.dtype.itemsize <= 4 else np.float64)
 
 
 def checked_pose(T: Array, name: str) -> Array:

@@ -241,6 +241,26 @@ def test_an_absurd_pose_is_refused_and_changes_nothing(
     np.testing.assert_array_equal(before["elevation"], after["elevation"])
 
 
+def test_points_may_come_in_any_float_layout() -> None:
+    cloud = flat_cloud(0, 500).astype(np.float32)
+    padded = np.zeros((500, 4), dtype=np.float32)
+    padded[:, :3] = cloud
+    frozen = cloud.copy()
+    frozen.flags.writeable = False
+    for same in (
+        cloud,
+        padded[:, :3],
+        frozen,
+        cloud.astype(">f4"),
+        cloud.astype(np.float64),
+        np.asfortranarray(cloud),
+    ):
+        pipeline = MappingPipeline(FLAT)
+        assert pipeline.add_cloud(same, ABOVE, 1).used == 500
+    with pytest.raises(ValueError, match="points must be floats"):
+        MappingPipeline(FLAT).add_cloud(cloud.astype(np.int32), ABOVE, 1)
+
+
 def test_clouds_without_a_single_good_point_change_nothing() -> None:
     pipeline = MappingPipeline(GATED)
     for stamp, cloud in enumerate((np.empty((0, 3)), np.full((10, 3), np.nan), np.zeros((4, 3))), 1):

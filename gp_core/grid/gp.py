@@ -27,7 +27,7 @@ from gp_core.grid.statistics import (
     Statistics,
     locate,
 )
-from gp_core.grid.tiles import TileModel, TileSize, make_tile_model
+from gp_core.grid.tiles import TileModel, TileSize, make_tile_model, tile_blocks
 from gp_core.grid.trend import FUNCTIONS, Trend, basis_functions, trend_moments
 from gp_core.grid.workers import Workers, single_threaded_blas
 from gp_core.kernels import Kernel
@@ -57,6 +57,8 @@ ROUGH: Final = Tiles(
     TileSize(core=1.5, halo=1.2, window=1.0, cutoff=5e-8, most=400),
     TileSize(core=2.0, halo=1.0, window=1.0, cutoff=1e-6, most=400),
 )
+SMOOTH_FIT: Final = TileSize(core=8.0, halo=0.5, window=2.0, cutoff=1e-9, most=400)
+ROUGH_FIT: Final = TileSize(core=4.0, halo=0.5, window=2.0, cutoff=1e-7, most=400)
 COARSEST: Final = 1.7
 """Blocks per correlation length below which a lattice can't carry a kernel."""
 _CHUNK: Final = 131072
@@ -350,12 +352,13 @@ class GridGP:
 
         fit_noise: also learn a factor on all noise variances, those given by point included
         """
-        model_size = (self._tiles or self._default_tiles(self._prior)).likelihood
         s = self._effective()
-        chosen = _spread(TileField(make_tile_model(self._prior, model_size), s.y, s.x), s, max_tiles)
+        size = ROUGH_FIT if self._prior.rough else SMOOTH_FIT
+        blocks = tile_blocks(self._prior, size)
+        chosen = _spread(TileField(make_tile_model(self._prior, size, blocks), s.y, s.x), s, max_tiles)
         result = fit(
             self._prior,
-            model_size,
+            size,
             s,
             chosen,
             self._trend_count,
@@ -363,6 +366,7 @@ class GridGP:
             fit_noise,
             max_iterations,
             COARSEST,
+            blocks,
         )
         self._scale_noise(result.noise_factor)
         self._use(make_prior(result.kernel, self._prior.spacing, self._tolerance))
@@ -379,6 +383,7 @@ class GridGP:
                     "make a new map with this kernel and feed it the points"
                 )
         self._prior = prior
+        self._third_model: TileModel | None = None
         tiles = self._tiles or self._default_tiles(prior)
         with single_threaded_blas():
             self._models: tuple[TileModel, TileModel] = (
@@ -505,19 +510,23 @@ class GridGP:
             return
         weight = float(self._statistics.weights[:, :, 0, 0].sum()) / self._gain
         if weight > 0.0 and not 1.0 / _TREND_RENEW < self._beta_weight / weight < _TREND_RENEW:
-            s = self._statistics
-            most = (
-                _spread(self._variances, s, _TREND_TILES)
-                if self._variances.stale.size > 4 * _TREND_TILES
-                else None
-            )
-            found = self._evidence(gradient=False, tiles=most)
+            tiles = TileField(self._likelihood_model(), self._statistics.y, self._statistics.x)
+            few = tiles.stale.size <= _TREND_TILES
+            chosen = None if few else _spread(tiles, self._statistics, _TREND_TILES)
+            found = self._evidence(gradient=False, tiles=chosen)
             self._beta, self._beta_covariance = found.trend, found.trend_covariance
             self._beta_weight = weight
 
+    def _likelihood_model(self) -> TileModel:
+        """Tiles for the likelihood, made when they are first needed."""
+        if self._third_model is None:
+            with single_threaded_blas():
+                size = (self._tiles or self._default_tiles(self._prior)).likelihood
+                self._third_model = make_tile_model(self._prior, size)
+        return self._third_model
+
     def _evidence(self, *, gradient: bool, tiles: Mask | None = None) -> Evidence:
-        size = (self._tiles or self._default_tiles(self._prior)).likelihood
-        model = make_tile_model(self._prior, size)
+        model = self._likelihood_model()
         with single_threaded_blas():
             return evidence(
                 self._prior,

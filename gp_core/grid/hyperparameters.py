@@ -9,14 +9,16 @@ import numpy as np
 from gp_core.arrays import Array
 from gp_core.grid.likelihood import evidence
 from gp_core.grid.prior import Prior, make_prior
-from gp_core.grid.statistics import Mask, Statistics
-from gp_core.grid.tiles import TileSize, make_tile_model
+from gp_core.grid.statistics import COUNT, Mask, Statistics
+from gp_core.grid.tiles import Blocks, TileSize, make_tile_model
 from gp_core.grid.workers import single_threaded_blas
 from gp_core.kernels import Kernel
 from gp_core.optimize import minimize
 
 NOISE_RANGE = np.log(1e4)
 """The factor on the noise variance is sought within this distance of 1, in logarithms."""
+THETA_RANGE = np.log(6.0)
+"""Likewise theta about its start: the lattice was made for length scales near it."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +56,24 @@ def fit(
     fit_noise: bool,
     max_iterations: int,
     coarsest: float,
+    blocks: Blocks,
 ) -> Fit:
     """Maximise the likelihood of the given tiles over theta (P,) and, with `fit_noise`, the noise factor.
 
+    blocks: core and halo of the tiles, which `tiles` (tiles_y, tiles_x) counts
     coarsest: blocks per correlation length below which a kernel is out of bounds for this lattice
     """
     if not tiles.any():
         raise ValueError("there are no data to learn hyperparameters from: update the map first")
     P = prior.kernel.theta.size
-    bounds = prior.kernel.bounds
+    start = prior.kernel.theta
+    bounds = np.stack(
+        [
+            np.maximum(prior.kernel.bounds[:, 0], start - THETA_RANGE),
+            np.minimum(prior.kernel.bounds[:, 1], start + THETA_RANGE),
+        ],
+        axis=1,
+    )
     if fit_noise:
         bounds = np.vstack([bounds, [-NOISE_RANGE, NOISE_RANGE]])
 
@@ -74,7 +85,7 @@ def fit(
             )
         found = evidence(
             candidate,
-            make_tile_model(candidate, size),
+            make_tile_model(candidate, size, blocks),
             s,
             trend=trend,
             center=center,
@@ -84,18 +95,20 @@ def fit(
         gradient = found.theta_gradient
         if fit_noise:
             gradient = np.append(gradient, found.noise_gradient)
-        return -found.value, -gradient
+        # Per point, so that the optimiser's first step is of the order of the parameters.
+        return -found.value / count, -gradient / count
 
-    start = np.append(prior.kernel.theta, 0.0) if fit_noise else prior.kernel.theta
+    count = max(1.0, float(s.totals[..., COUNT].sum()))
+    start = np.append(start, 0.0) if fit_noise else start
     with single_threaded_blas():
-        initial = -objective(start)[0]
+        initial = -objective(start)[0] * count
         best = minimize(objective, start, bounds, max_iterations=max_iterations, tolerance=1e-5)
     return Fit(
         kernel=prior.kernel.with_theta(best.x[:P]),
         noise_factor=float(np.exp(best.x[P])) if fit_noise else 1.0,
-        log_likelihood=-best.value,
+        log_likelihood=-best.value * count,
         initial_log_likelihood=initial,
-        gradient=-best.gradient,
+        gradient=-best.gradient * count,
         converged=best.converged,
         message=best.message,
         evaluations=best.evaluations,

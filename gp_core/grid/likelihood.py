@@ -75,8 +75,8 @@ def evidence(
 
     trend: number of basis functions, 0, 1 or 3
     noise_factor: on all noise variances
-    tiles: (tiles_y, tiles_x) tiles to use, each with its halo and independently of the others; all tiles,
-        each given the ones before it, if None
+    tiles: (tiles_y, tiles_x) tiles whose cores to use, independently of each other; all tiles, each given the
+        ones before it, if None
     """
     field_ = TileField(model, s.y, s.x)
     K = 1 + trend
@@ -91,7 +91,7 @@ def evidence(
         for i in range(field_.tiling.shape[1]):
             if tiles is not None and not tiles[j, i]:
                 continue
-            own = _domain(field_, j, i, with_data.shape, core=tiles is None)
+            own = _domain(field_, j, i, with_data.shape, core=True)
             if not with_data[own].any():
                 continue
             gram += products[own].sum((0, 1))
@@ -104,7 +104,9 @@ def evidence(
                 visited[own] = True
                 sets.append(_solve_set(field_, j, i, s, moments, visited & with_data, noise_factor, 1.0))
             else:
-                sets.append(_solve_set(field_, j, i, s, moments, with_data, noise_factor, 1.0))
+                alone: Mask = np.zeros_like(with_data)
+                alone[own] = with_data[own]
+                sets.append(_solve_set(field_, j, i, s, moments, alone, noise_factor, 1.0))
     for part in sets:
         gram -= part.sign * (part.B.T @ part.eta)
     log_prior = float(np.linalg.slogdet(model.covariance)[1])

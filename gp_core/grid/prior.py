@@ -240,7 +240,7 @@ def _variance(kernel: Kernel) -> float:
     variance = float(kernel.diag(np.zeros((1, 2)))[0])
     if not (np.isfinite(variance) and variance > 0.0):
         raise ValueError(f"{kernel!r} has variance {variance}: it must be positive")
-    near = float(kernel(np.array([[1e-9, 0.0]]), np.zeros((1, 2)))[0, 0])
+    near = float(kernel(np.array([[1e-13, 0.0]]), np.zeros((1, 2)))[0, 0])
     if near < 0.999 * variance:
         raise ValueError(
             f"{kernel!r} jumps at zero distance, by {variance - near:.3g}: "
@@ -256,7 +256,7 @@ def _correlation_length(kernel: Kernel, axis: int, variance: float) -> float:
     offsets[:, axis] = distances
     rho = kernel(offsets, np.zeros((1, 2)))[:, 0] / variance
     below = np.flatnonzero(rho < np.exp(-0.5))
-    if below.size == 0:
+    if below.size == 0 or rho[-1] > 1e-3:
         raise ValueError(
             f"{kernel!r} does not decay with distance: take constants out of it and use mean='constant'"
         )

@@ -335,12 +335,15 @@ def _draw(blocks, moments, gain, shift_y, shift_x, image, size):  # type: ignore
 
 @njit(cache=True, nogil=True)
 def _normal_matrix(B, column, columns, reduce_x, expand_y, expand_x, pair, precision, P):  # type: ignore[no-untyped-def]
-    """Lower triangle of P = C_0^-1 + A from B = V_y' M, whose columns start at the given one."""
+    """Lower triangle of P = C_0^-1 + A from B = V_y' M, whose columns start at the given one.
+
+    P is in Fortran order, as LAPACK wants it, and so are the loops over it here and below.
+    """
     C = np.dot(np.ascontiguousarray(B[:, column : column + columns]), reduce_x)
     products = np.dot(expand_y, np.dot(C, expand_x.T)).ravel()
-    for i in range(P.shape[0]):
-        for j in range(i + 1):
-            P[i, j] = products[pair[i, j]] + precision[i, j]
+    for j in range(P.shape[0]):
+        for i in range(j, P.shape[0]):
+            P[i, j] = products[pair[j, i]] + precision[j, i]
 
 
 @njit(cache=True, nogil=True)
@@ -385,7 +388,7 @@ def _mean_row(
                 first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]
     )  # fmt: skip
     B = np.dot(reduce_y.T, rows)
-    P = np.zeros((r, r), dtype=weights.dtype)
+    P = np.zeros((r, r), dtype=weights.dtype).T
     b = np.zeros(r)
     for k in range(starts.size):
         _normal_matrix(
@@ -421,16 +424,16 @@ def _solve(L, b):  # type: ignore[no-untyped-def]
     """(L L')^-1 b, accumulated in float64."""
     x = b.copy()
     n = b.size
-    for i in range(n):
-        value = x[i]
-        for j in range(i):
-            value -= L[i, j] * x[j]
-        x[i] = value / L[i, i]
-    for i in range(n - 1, -1, -1):
-        x[i] /= L[i, i]
-        value = x[i]
-        for j in range(i):
-            x[j] -= L[i, j] * value
+    for j in range(n):
+        value = x[j] / L[j, j]
+        x[j] = value
+        for i in range(j + 1, n):
+            x[i] -= L[i, j] * value
+    for j in range(n - 1, -1, -1):
+        value = 0.0
+        for i in range(j + 1, n):
+            value += L[i, j] * x[i]
+        x[j] = (x[j] - value) / L[j, j]
     return x
 
 
@@ -438,13 +441,13 @@ def _solve(L, b):  # type: ignore[no-untyped-def]
 def _symmetric_product(P, x):  # type: ignore[no-untyped-def]
     """P x for a symmetric matrix given by its lower triangle, accumulated in float64."""
     out = np.zeros(x.size)
-    for i in range(x.size):
+    for j in range(x.size):
         value = 0.0
-        scale = x[i]
-        for j in range(i):
-            value += P[i, j] * x[j]
-            out[j] += P[i, j] * scale
-        out[i] += value + P[i, i] * scale
+        scale = x[j]
+        for i in range(j + 1, x.size):
+            value += P[i, j] * x[i]
+            out[i] += P[i, j] * scale
+        out[j] += value + P[j, j] * scale
     return out
 
 
@@ -461,7 +464,7 @@ def _variance_row(
                 first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]
     )  # fmt: skip
     B = np.dot(reduce_y.T, rows)
-    P = np.zeros((r, r), dtype=weights.dtype)
+    P = np.zeros((r, r), dtype=weights.dtype).T
     half = r // 2
     for k in range(starts.size):
         _normal_matrix(
@@ -475,7 +478,7 @@ def _variance_row(
             precision,
             P,
         )
-        X = _triangular_inverse(np.linalg.cholesky(P))
+        X = _triangular_inverse(np.ascontiguousarray(np.linalg.cholesky(P)))
         # The upper rows of L^-1 have no entries right of the middle.
         low = X[half:]
         covariance = np.dot(low.T, low)

@@ -225,12 +225,27 @@ class TileModel:
         return out.reshape(self.y.pairs, self.x.pairs)
 
 
-def make_tile_model(prior: Prior, size: TileSize) -> TileModel:
-    """Tables for tiles of the given size."""
+Blocks = tuple[tuple[int, int], tuple[int, int]]
+"""Blocks of core and halo, along x and along y."""
+
+
+def tile_blocks(prior: Prior, size: TileSize) -> Blocks:
+    """The given size in blocks."""
+    q = [prior.scale[axis] / prior.spacing[axis] for axis in (0, 1)]
+    x, y = ((max(1, round(size.core * k)), max(2, round(size.halo * k))) for k in q)
+    return x, y
+
+
+def make_tile_model(prior: Prior, size: TileSize, blocks: Blocks | None = None) -> TileModel:
+    """Tables for tiles of the given size.
+
+    blocks: core and halo in blocks, to hold them fixed while the kernel varies
+    """
+    blocks = blocks or tile_blocks(prior, size)
     axes = []
     for axis in (0, 1):
         q = prior.scale[axis] / prior.spacing[axis]
-        core, halo = max(1, round(size.core * q)), max(2, round(size.halo * q))
+        core, halo = blocks[axis]
         n = core + 2 * halo + DEGREE
         lags = (prior.along_x(n), prior.along_y(n))[axis] / np.sqrt(prior.along_x(1)[0])
         if (

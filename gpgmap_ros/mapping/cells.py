@@ -1,4 +1,4 @@
-"""Which points lie in the same cell, in one pass over them."""
+"""Which cell each point lies in: of a grid, or of the whole plane or space."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from gp_core.grid import Grid
+
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 def cell_ids(points: Array, edge: float) -> NDArray[np.int64]:
@@ -18,10 +21,17 @@ def cell_ids(points: Array, edge: float) -> NDArray[np.int64]:
     return _number(np.floor(points / edge).astype(np.int64))  # type: ignore[no-any-return]
 
 
-def first_of_each(ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+def first_of_each(ids: NDArray[np.int64]) -> Mask:
     """Mask (N,) of the first point of each cell, for the numbers that `cell_ids` gives."""
     seen = np.maximum.accumulate(ids) if len(ids) else ids
     return np.diff(seen, prepend=-1) > 0
+
+
+def flat_cells(grid: Grid, xy: Array) -> tuple[NDArray[np.int64], Mask]:
+    """Flat index (N,) of the cells that positions are in, and whether they are on the grid (index 0 elsewhere)."""
+    index = np.floor((xy - np.array(grid.origin)) / grid.resolution).astype(np.int64)
+    inside = (index >= 0).all(axis=1) & (index[:, 0] < grid.shape[1]) & (index[:, 1] < grid.shape[0])
+    return np.where(inside, index[:, 1] * grid.shape[1] + index[:, 0], 0), inside
 
 
 @njit(cache=True, nogil=True)

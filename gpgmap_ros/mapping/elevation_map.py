@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from gp_core.grid import Grid, GridGP, GridPosterior
 from gpgmap_ros.config import Config, MappingConfig
 from gpgmap_ros.mapping import window
+from gpgmap_ros.mapping.cells import flat_cells
 from gpgmap_ros.mapping.gpgmap import GPGMap, gpgmap_of
 from gpgmap_ros.mapping.window import Blocks
 
@@ -40,7 +41,10 @@ class ElevationMap:
         if not len(xyz):
             return 0
         if self._gp is None:
-            self._gp = self._process(float(np.median(xyz[:, 2])))
+            inside = flat_cells(self._grid, xyz[:, :2])[1]
+            if not inside.any():
+                return 0
+            self._gp = self._process(float(np.median(xyz[inside, 2])))
         used = self._gp.update(xyz[:, :2], xyz[:, 2], variance).used
         if used:
             # a robot that stands for an hour must not end up with a map that nothing can change any more

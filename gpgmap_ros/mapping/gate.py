@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from gp_core.grid import Grid, GridPosterior
 from gpgmap_ros.config import GateConfig
+from gpgmap_ros.mapping.cells import flat_cells
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -43,13 +44,6 @@ class Surface:
         """The cells at positions (N, 2) are not known any more."""
         index, inside = flat_cells(self.posterior.grid, xy)
         self.known.ravel()[index[inside]] = False
-
-
-def flat_cells(grid: Grid, xy: Array) -> tuple[NDArray[np.int64], Mask]:
-    """Flat index (N,) of the cells that positions are in, and whether they are on the grid (index 0 elsewhere)."""
-    index = np.floor((xy - np.array(grid.origin)) / grid.resolution).astype(np.int64)
-    inside = (index >= 0).all(axis=1) & (index[:, 0] < grid.shape[1]) & (index[:, 1] < grid.shape[0])
-    return np.where(inside, index[:, 1] * grid.shape[1] + index[:, 0], 0), inside
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from gp_core.grid import Grid
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import inverse
+from gpgmap_ros.mapping.cells import flat_cells
 from gpgmap_ros.mapping.elevation_map import ElevationMap
-from gpgmap_ros.mapping.gate import flat_cells
 from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import BASE
 
@@ -32,7 +32,7 @@ class Submap:
     T_map_submap: (4, 4) anchor of the submap's frame in the map's frame when it was made
     gpgmap: the terrain in the submap's frame, no larger than what is known of it
     first_stamp, last_stamp: of its clouds, nanoseconds
-    distance: way driven in it, metres; ended_by: distance, angle, area, or what the caller said
+    distance: way driven in it, metres; ended_by: distance, angle, area, extent, or what the caller said
     """
 
     id: int
@@ -95,7 +95,8 @@ class SubmapBuilder:
         ):
             if 0.0 < limit <= value:
                 return name
-        return None
+        off = np.abs(self._position[:2] - self.T_map_submap[:2, 3]).max()
+        return "extent" if off > limits.size / 2.0 else None  # the robot leaves what the submap can hold
 
     def finished(self, id: int, ended_by: str) -> Submap | None:
         """The submap as it is now; None where nothing is known."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -116,6 +119,35 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
         write_archive(path, "map", {"stamp": 2}, ARRAYS)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["m.npz"]
+
+
+WRITER = """
+import sys, itertools, numpy as np
+from pathlib import Path
+from gpgmap_ros.mapping.archive import write_archive
+for k in itertools.count():
+    write_archive(Path(sys.argv[1]), "map", {"k": k}, {"a": np.full(200_000, float(k))})
+    print(k, flush=True)
+"""
+
+
+def test_kill_9_while_writing_leaves_a_whole_file(tmp_path: Path, root: Path) -> None:
+    path = tmp_path / "m.npz"
+    for delay in (0.0, 0.003, 0.011):
+        child = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, cwd=root, text=True
+        )
+        assert child.stdout is not None
+        for _ in range(3):
+            last = int(child.stdout.readline())
+        time.sleep(delay)
+        child.kill()
+        child.wait()
+        last = int(([str(last), *child.stdout.read().split()])[-1])
+        child.stdout.close()
+        values, arrays = read_archive(path, "map")
+        assert values["k"] in (last, last + 1)
+        assert (arrays["a"] == values["k"]).all()
 
 
 def test_names_stay_in_the_folder(tmp_path: Path) -> None:

@@ -85,7 +85,11 @@ def test_a_submap_is_the_terrain_in_its_own_frame() -> None:
             [(0, 0, 0), (0, 0, 0.6), (0, 0, 0.1)],
             [None, None, "angle"],
         ),
-        ({"max_distance": 0.0}, [(0, 0, 0), (9, 0, 3)], [None, None]),
+        (
+            {"max_distance": 0.0},
+            [(0, 0, 0), (2.9, 0, 3), (0, 2.9, 0), (0, 3.1, 0)],
+            [None, None, None, "extent"],
+        ),
         ({"max_distance": 0.0, "max_area": 18.0}, [(0, 0, 0), (1, 0, 0)], [None, "area"]),
     ],
 )
