@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from gp_core.arrays import Array
 
 Rows = NDArray[np.intp]
-_EPSILON = 4.0 * float(np.finfo(np.float64).eps)
+_EPSILON = 64.0 * float(np.finfo(np.float64).eps)
+"""Rounding of an objective that is a long sum, relative to its size."""
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from gp_core.classification.links import Link
 from gp_core.classification.posterior import LatentPosterior, prior_times_sites
 from gp_core.irls import Rows, irls
 
-SHRINK = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02, 0.0)
-"""Multiples of an old mode that are tried as a start."""
+SHRINK = (*(0.7**k for k in range(33)), 0.0)
+"""Multiples of a guess that are tried as a start."""
 
 STALE = 0.1
 """A factorisation is renewed when a step with it leaves more than this of the decrement."""
@@ -40,12 +40,11 @@ def laplace(
     max_iter: the most Newton steps
     """
     mode = _Mode(K, y, link)
-    state = np.zeros((1, 2, len(y)))
-    if start is not None:
-        warm = np.stack([start.alpha, K @ start.alpha])[None]
-        # K may have changed its scale: the best multiple of the old mode is a better start; 0 is one of them.
-        rows = np.zeros(1, dtype=np.intp)
-        state = max((c * warm for c in SHRINK), key=lambda s: mode.value(s, rows)[0])
+    alphas = [link.derivatives(y, np.zeros_like(y)).d1] + ([] if start is None else [start.alpha])
+    guesses = [np.stack([alpha, K @ alpha])[None] for alpha in alphas]
+    # Newton crawls along the link's flat tails where K is large, or has changed since the old mode.
+    rows = np.zeros(1, dtype=np.intp)
+    state = max((c * g for g in guesses for c in SHRINK), key=lambda s: mode.value(s, rows)[0])
     result = irls(mode.value, mode.direction, state, tol=tol, max_iter=max_iter)
     alpha, f = result.state[0]
     at = link.derivatives(y, f)

@@ -47,8 +47,7 @@ class LatentPosterior:
         K_star: (M, N) kernel between query and training points
         k_diag: (M,) prior variance at the query points
         """
-        half = self.factor.half_solve(np.asfortranarray((K_star * np.sqrt(self.w)).T), overwrite=True)
-        variance = k_diag - np.einsum("nm,nm->m", half, half)
+        variance = k_diag - self.factor.quadratic(K_star * np.sqrt(self.w))
         return K_star @ self.alpha, np.maximum(variance, 0.0)
 
     def covariance(self, K_star: Array, K_star_star: Array) -> Array:

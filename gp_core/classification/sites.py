@@ -67,8 +67,8 @@ def solve_sites(K: Array, start: LatentPosterior, project: Projection, *, tol: f
     """Sites whose posterior marginals equal their projections, all updated at once.
 
     A sweep costs one factorisation and one inverse. One that widens the gap between marginals and projections
-    damps the next; close to the solution Anderson's method, on (ν, log w), takes over. For log-concave factors
-    w stays positive and every cavity is proper.
+    damps the next; close to the solution Anderson's method, on (ν, log w), takes over. For log-concave
+    factors w stays positive and every cavity is proper.
 
     K: (N, N) kernel matrix
     start: where to begin

@@ -13,7 +13,7 @@ Everything follows from the profile f and its first two derivatives by s, f' and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, ClassVar
 
@@ -231,6 +231,7 @@ class Matern(Stationary):
     """
 
     nu: float = 1.5
+    length_scale_bounds: Bounds = field(default=POSITIVE, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -296,7 +297,8 @@ class RationalQuadratic(Stationary):
     """
 
     alpha: Values = 1.0
-    alpha_bounds: Bounds = POSITIVE
+    length_scale_bounds: Bounds = field(default=POSITIVE, kw_only=True)
+    alpha_bounds: Bounds = field(default=POSITIVE, kw_only=True)
 
     parameters = (Parameter("length_scale", ndim=1), Parameter("alpha"))
 

@@ -21,6 +21,7 @@ from gp_core.kernels import (
     Metric,
     Polynomial,
     Product,
+    RationalQuadratic,
     Scaled,
     SetIntersection,
     Sum,
@@ -86,6 +87,13 @@ def test_theta_is_in_log_space_with_bounds():
     np.testing.assert_allclose(k.bounds[1:], np.log([[0.1, 10.0]] * 2))
     assert k.theta_names == ("scale", "length_scale[0]", "length_scale[1]")
     assert k.with_theta(np.log([4.0, 1.0, 2.0])) == 4.0 * RBF([1.0, 2.0], (0.1, 10.0)) + White(0.2, "fixed")
+
+
+def test_values_come_before_bounds():
+    assert Matern(0.5, 2.5) == Matern(length_scale=0.5, nu=2.5)
+    assert RationalQuadratic(0.5, 2.0) == RationalQuadratic(length_scale=0.5, alpha=2.0)
+    assert Polynomial(3, 0.5) == Polynomial(degree=3, offset=0.5)
+    assert Matern(0.5, length_scale_bounds="fixed").n_theta == 0
 
 
 def test_bounds_per_entry():
