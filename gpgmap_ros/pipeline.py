@@ -87,6 +87,16 @@ class MappingPipeline:
     def config(self) -> Config:
         return self._config
 
+    @property
+    def fallbacks(self) -> int:
+        """Tiles of the map that the solver had to solve the slower, safer way."""
+        return 0 if self._map is None else self._map.fallbacks
+
+    @property
+    def disputed(self) -> int:
+        """Cells of the map that clouds contradict, not often enough yet to change it."""
+        return self._gate.disputed
+
     def reset(self) -> None:
         """Forget everything that was seen. Finished submaps stay."""
         self._map: ElevationMap | None = None
@@ -289,7 +299,7 @@ def checked_pose(T: Array, name: str) -> Array:
     if T.shape != (4, 4) or not np.isfinite(T).all():
         raise ValueError(f"{name} must be a finite 4 x 4 matrix")
     R = T[:3, :3]
-    if np.abs(R.T @ R - np.eye(3)).max() > 1e-4 or np.linalg.det(R) < 0.0:
+    if np.abs(R).max() > 1.001 or np.abs(R.T @ R - np.eye(3)).max() > 1e-4 or np.linalg.det(R) < 0.0:
         raise ValueError(f"{name} does not rotate: its upper left part is no rotation matrix")
     if np.abs(T[:3, 3]).max() > FARTHEST:
         raise ValueError(

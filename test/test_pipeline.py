@@ -144,6 +144,18 @@ def test_without_the_gate_the_past_weighs_as_much_as_the_present() -> None:
     assert heights(pipeline)[0] == pytest.approx(0.3, abs=0.05)
 
 
+def test_a_wall_is_an_edge_and_not_a_change() -> None:
+    """The smooth map misses a step of a metre by half of it: that must not look like news for ever."""
+    pipeline = MappingPipeline(GATED)
+    reports = []
+    for stamp in range(1, 16):
+        cloud = flat_cloud(stamp)
+        cloud[cloud[:, 0] > 0.5, 2] += 1.0
+        reports.append(pipeline.add_cloud(cloud, ABOVE, stamp))
+    assert sum(report.held for report in reports[5:]) < 0.01 * sum(report.points for report in reports[5:])
+    assert sum(report.released for report in reports[5:]) == 0
+
+
 def test_the_map_follows_the_robot_unless_told_to_stay() -> None:
     ahead = transform_from([2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0])
     for rolling, x in ((True, 2.0), (False, 0.0)):
@@ -239,6 +251,36 @@ def test_an_absurd_pose_is_refused_and_changes_nothing(
     assert after is not None
     assert after.stamp == 1
     np.testing.assert_array_equal(before["elevation"], after["elevation"])
+
+
+def test_rubbish_is_refused_or_ignored_and_never_changes_the_map() -> None:
+    """Clouds and poses out of the random number generator: ValueError or no point used, and the map as it was."""
+    rng = np.random.default_rng(11)
+    pipeline = MappingPipeline(GATED)
+    for stamp in (1, 2):
+        pipeline.add_cloud(flat_cloud(stamp), ABOVE, stamp)
+    before = pipeline.gpgmap()
+    assert before is not None
+    scales = np.array([1e-30, 0.01, 1e6, 1e30, 1e200, np.inf, np.nan])
+    refused = 0
+    for _ in range(300):
+        cloud = rng.normal(size=(rng.integers(0, 20), 3)) * rng.choice(scales, (1, 3))
+        if rng.random() < 0.5:
+            pose = rng.normal(size=(4, 4)) * rng.choice(scales)
+        else:  # a true pose, far above everything
+            pose = transform_from([0.0, 0.0, 1e4], rng.normal(size=4))
+        covariance = rng.normal(size=(6, 6)) * rng.choice(scales) if rng.random() < 0.3 else None
+        try:
+            assert pipeline.add_cloud(cloud, pose, 3, covariance).used == 0
+        except ValueError:
+            refused += 1
+    assert 50 < refused < 290
+    after = pipeline.gpgmap()
+    assert after is not None
+    assert after.grid == before.grid
+    np.testing.assert_array_equal(after["elevation"], before["elevation"])
+    assert pipeline.fallbacks == 0
+    assert pipeline.disputed == 0
 
 
 def test_points_may_come_in_any_float_layout() -> None:

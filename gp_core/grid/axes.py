@@ -41,12 +41,12 @@ class Grid:
     @property
     def x(self) -> Array:
         """(nx,) x of the cell centres."""
-        return self.origin[0] + (np.arange(self.shape[1]) + 0.5) * self.resolution
+        return self.origin[0] + (np.arange(self.shape[1], dtype=np.float64) + 0.5) * self.resolution
 
     @property
     def y(self) -> Array:
         """(ny,) y of the cell centres."""
-        return self.origin[1] + (np.arange(self.shape[0]) + 0.5) * self.resolution
+        return self.origin[1] + (np.arange(self.shape[0], dtype=np.float64) + 0.5) * self.resolution
 
     @property
     def bounds(self) -> tuple[float, float, float, float]:

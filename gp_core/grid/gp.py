@@ -13,7 +13,7 @@ from gp_core.grid.hyperparameters import Fit, fit
 from gp_core.grid.layers import MeanLayers, VarianceLayers, mean_at, variance_at
 from gp_core.grid.likelihood import Evidence, evidence
 from gp_core.grid.posterior import GridPosterior
-from gp_core.grid.prior import TOLERANCE, Prior, make_prior
+from gp_core.grid.prior import TOLERANCE, Prior, expected_information, make_prior
 from gp_core.grid.sampling import posterior_samples
 from gp_core.grid.solver import Images, MeanField, TileField, VarianceField
 from gp_core.grid.statistics import (
@@ -53,8 +53,8 @@ SMOOTH: Final = Tiles(
     TileSize(core=4.0, halo=3.0, window=2.0, cutoff=1e-8),
 )
 ROUGH: Final = Tiles(
-    TileSize(core=1.5, halo=2.6, window=1.4, cutoff=3e-9, most=1000),
-    TileSize(core=1.5, halo=1.2, window=1.0, cutoff=5e-8, most=400),
+    TileSize(core=1.5, halo=2.6, window=1.4, cutoff=3e-9, most=1300),
+    TileSize(core=1.5, halo=1.2, window=1.0, cutoff=4e-8, most=560),
     TileSize(core=2.0, halo=1.0, window=1.0, cutoff=1e-6, most=400),
 )
 SMOOTH_FIT: Final = TileSize(core=8.0, halo=0.5, window=2.0, cutoff=1e-9, most=400)
@@ -137,9 +137,15 @@ class GridGP:
         self._workers = Workers(threads)
         self._trend_count = FUNCTIONS[mean] if isinstance(mean, str) else 0
         self._center = (0.5 * (grid.bounds[0] + grid.bounds[2]), 0.5 * (grid.bounds[1] + grid.bounds[3]))
+        self._changed: Mask
+        self._beta: Array
+        self._beta_covariance: Array
+        self._beta_weight: float
         self._epoch: float | None = None
         self._now: float | None = None
-        self._use(make_prior(kernel, None, self._tolerance))
+        self._use(
+            make_prior(kernel, None, self._tolerance, expected_information(grid, kernel, self.noise_variance))
+        )
         x, y = self._axes(grid)
         # With a trend to be learned the reference follows the first data; until then there are none.
         self._statistics = Statistics(x, y, 0.0 if isinstance(self.mean, str) else self.mean)
@@ -369,7 +375,7 @@ class GridGP:
             blocks,
         )
         self._scale_noise(result.noise_factor)
-        self._use(make_prior(result.kernel, self._prior.spacing, self._tolerance))
+        self._use(make_prior(result.kernel, self._prior.spacing, self._tolerance, self._prior.information))
         self._rebuild()
         return result
 
@@ -409,7 +415,7 @@ class GridGP:
         self._mean_layers = MeanLayers(self._means, self.grid.y, self.grid.x)
         self._variance_layers = VarianceLayers(self._variances, self._prior, self.grid.y, self.grid.x)
         self._drawn_gain = np.full(s.weights.shape[:2], self._gain)
-        self._changed: Mask = s.weights[:, :, 0, 0] > 0.0
+        self._changed = s.weights[:, :, 0, 0] > 0.0
         self._beta, self._beta_covariance = np.zeros(self._trend_count), np.zeros((self._trend_count,) * 2)
         self._beta_weight = 0.0
 
@@ -439,7 +445,7 @@ class GridGP:
 
     @property
     def _gain(self) -> float:
-        """Factor by which all statistics are too large: new points enter with it, instead of old ones fading."""
+        """Factor by which all statistics are too large: new points enter with it, and none has to fade."""
         if self.half_life is None or self._now is None or self._epoch is None:
             return 1.0
         return float(2.0 ** ((self._now - self._epoch) / self.half_life))

@@ -78,7 +78,7 @@ def fit(
         bounds = np.vstack([bounds, [-NOISE_RANGE, NOISE_RANGE]])
 
     def objective(x: Array) -> tuple[float, Array]:
-        candidate = make_prior(prior.kernel.with_theta(x[:P]), prior.spacing)
+        candidate = make_prior(prior.kernel.with_theta(x[:P]), prior.spacing, information=prior.information)
         if min(candidate.scale[k] / candidate.spacing[k] for k in (0, 1)) < coarsest:
             raise ValueError(
                 "the length scale is too short for this lattice: make a new map with this kernel"

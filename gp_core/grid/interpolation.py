@@ -27,8 +27,8 @@ def _unit_weights(s: Array) -> Array:
     for d in range(1, ORDER):
         previous = weights
         weights = [
-            (previous[k - 1] * (s + d - k) / d if k > 0 else 0.0)
-            + (previous[k] * (1.0 - s + k) / d if k < d else 0.0)
+            (previous[k - 1] * (s + d - k) / d if k > 0 else 0.0 * s)
+            + (previous[k] * (1.0 - s + k) / d if k < d else 0.0 * s)
             for k in range(d + 1)
         ]
     return np.stack(weights, axis=-1)

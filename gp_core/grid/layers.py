@@ -164,7 +164,9 @@ def variance_at(tiles: VarianceField, prior: Prior, x: Array, y: Array) -> Array
         for m, (i_y, i_x) in enumerate(((0, 0), (0, 1), (1, 0))):
             kept = ((y_pairs[i_y] @ tiles.prior_pairs) * x_pairs[i_x]).sum(1)
             out[m, k] = prior.carried_at(x_splines[i_x], y_splines[i_y]) - kept + unresolved[m]
-        _variance_points(number_y[k], number_x[k], *y_pairs, *x_pairs, tiles.pairs, k, out)
+        _variance_points(
+            number_y[k], number_x[k], y_pairs[0], y_pairs[1], x_pairs[0], x_pairs[1], tiles.pairs, k, out
+        )
     return out
 
 

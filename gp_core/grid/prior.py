@@ -13,8 +13,8 @@ products. Projection does not fold what is finer than the lattice back into it, 
 
 is known, counted as noise of every point, and added to every predicted variance.
 
-The spacing of the lattice follows from the spectrum too. At a nominal density of information a, the mode at f
-is learned to the fraction S a / (1 + S a). The lattice is the coarsest one for which
+The spacing of the lattice follows from the spectrum too. At the density of information a that noise and cells
+lead to expect, the mode at f is learned to the fraction S a / (1 + S a). The lattice is the coarsest with
 
     integral S (1 - g) S a / (1 + S a)  <=  tolerance^2  integral S / (1 + S a),
 
@@ -31,14 +31,15 @@ import numpy as np
 from scipy import fft
 
 from gp_core.arrays import Array
+from gp_core.grid.axes import Grid
 from gp_core.grid.interpolation import DEGREE, ORDER, gram_spectrum, spectrum
 from gp_core.kernels import Kernel
 
 TOLERANCE: Final = 0.008
 """Default error of the mean, in posterior standard deviations, that the lattice may cause."""
-NOMINAL_INFORMATION: Final = 5000.0
-"""a: signal variance times points per squared correlation length over noise variance, for the choice of h."""
-FINEST: Final = 8.0
+INFORMATION: Final = 5000.0
+"""a, unless stated: signal variance over noise variance, times points per squared correlation length."""
+FINEST: Final = 11.0
 """Blocks per correlation length at most for a rough kernel, which leaves an unresolved part instead."""
 BLOCKS_PER_SCALE: Final = 3.0
 """Blocks per correlation length of a smooth kernel, at most; more of them mean that it has a finer scale."""
@@ -56,6 +57,7 @@ class Prior:
     spacing: (h_x, h_y), sides of a block
     correlation_length: (l_x, l_y), distance along the axis at which the correlation is exp(-1/2)
     scale: (s_x, s_y), the finest correlation length of a sum of scales; `correlation_length` otherwise
+    information: a, expected of the data
     rough: whether the spectrum falls as a power, so that no lattice resolves it all
     variance: k(0)
     gradient_variance: (2,) variance of df/dx and df/dy; infinite where the paths have no derivative
@@ -70,6 +72,7 @@ class Prior:
     spacing: tuple[float, float]
     correlation_length: tuple[float, float]
     scale: tuple[float, float]
+    information: float
     rough: bool
     variance: float
     gradient_variance: Array
@@ -142,7 +145,7 @@ class _Torus:
     @property
     def frequencies(self) -> list[Array]:
         """(N,) per axis, in cycles per block."""
-        return [np.fft.fftfreq(count, 1.0 / _OVERSAMPLING) for count in self.count]
+        return [_frequencies(count, _OVERSAMPLING) for count in self.count]
 
     @property
     def _dual(self) -> Array:
@@ -181,16 +184,22 @@ class _Torus:
         return kernel.theta_vjp(points, by_sample.reshape(-1, 1), np.zeros((1, 2)))
 
 
-def make_prior(kernel: Kernel, spacing: tuple[float, float] | None, tolerance: float = TOLERANCE) -> Prior:
+def make_prior(
+    kernel: Kernel,
+    spacing: tuple[float, float] | None,
+    tolerance: float = TOLERANCE,
+    information: float = INFORMATION,
+) -> Prior:
     """The prior of `kernel` on the lattice of the given spacing, or on the one its spectrum asks for.
 
     kernel: stationary, decaying, without a white part
     spacing: (h_x, h_y) to use; None to choose it
     tolerance: for the choice, in posterior standard deviations
+    information: a, how well the data may be expected to determine the map
     """
     variance = _variance(kernel)
     length = (_correlation_length(kernel, 0, variance), _correlation_length(kernel, 1, variance))
-    q, rough = _blocks_per_length(kernel, length, variance, tolerance)
+    q, rough = _blocks_per_length(kernel, length, variance, tolerance, information)
     finer = 1.0 if rough else min(1.0, BLOCKS_PER_SCALE / q)
     if spacing is None:
         spacing = (length[0] / q, length[1] / q)
@@ -210,6 +219,7 @@ def make_prior(kernel: Kernel, spacing: tuple[float, float] | None, tolerance: f
         spacing=spacing,
         correlation_length=length,
         scale=(finer * length[0], finer * length[1]),
+        information=information,
         rough=rough,
         variance=variance,
         gradient_variance=gradient_variance,
@@ -219,6 +229,17 @@ def make_prior(kernel: Kernel, spacing: tuple[float, float] | None, tolerance: f
         separable=bool(np.abs(lags - outer).max() < 1e-9 * lags[R[1], R[0]]),
         torus=torus,
     )
+
+
+def expected_information(grid: Grid, kernel: Kernel, noise_variance: float) -> float:
+    """a for a map with some points in every cell: k(0) / noise * cells per squared correlation length * 2.
+
+    Held within what the engine is made for; more or less information than expected is no mistake, but the
+    lattice is then finer or coarser than it had to be.
+    """
+    variance = _variance(kernel)
+    length = [_correlation_length(kernel, axis, variance) / grid.resolution for axis in (0, 1)]
+    return float(np.clip(2.0 * length[0] * length[1] * variance / noise_variance, 1e3, 1e6))
 
 
 def _covariance(kernel: Kernel, dx: Array, dy: Array) -> Array:
@@ -288,20 +309,20 @@ def _spectrum(kernel: Kernel, N: list[int], step: list[float]) -> Array:
 
 
 def _blocks_per_length(
-    kernel: Kernel, length: tuple[float, float], variance: float, tolerance: float
+    kernel: Kernel, length: tuple[float, float], variance: float, tolerance: float, information: float
 ) -> tuple[float, bool]:
-    """The smallest q = l / h whose error is within `tolerance` at nominal information; whether k is rough.
+    """The smallest q = l / h whose error is within `tolerance` for the information; whether k is rough.
 
     A sum of scales may need many blocks per correlation length, and below its finest scale the error falls
     off a cliff. A rough kernel has no such scale: its error falls as a power of h, and `FINEST` ends that.
     """
-    for per_length, extent in ((20, 14), (160, 5)):
-        N = [fft.next_fast_len(extent * per_length)] * 2
+    for per_length in (20, 48, 128):
+        N = [fft.next_fast_len(14 * per_length)] * 2
         S = _spectrum(kernel, N, [length[0] / per_length, length[1] / per_length])
-        f = np.fft.fftfreq(N[0], 1.0 / per_length)  # cycles per correlation length
+        f = _frequencies(N[0], per_length)  # cycles per correlation length
         # S is the weight of one cell of frequency; per squared cycle and l^2 that is S (N / per_length)^2.
         density = S * (N[0] / per_length) * (N[1] / per_length) / variance
-        learned = density * NOMINAL_INFORMATION / (1.0 + density * NOMINAL_INFORMATION)
+        learned = density * information / (1.0 + density * information)
         budget = tolerance**2 * float((S * (1.0 - learned)).sum())
 
         def unresolved(q: float, weight: Array, S: Array = S, f: Array = f) -> float:
@@ -337,6 +358,11 @@ def _autocorrelation(weights: Array) -> Array:
         for b in range(ORDER):
             out[:, DEGREE + b - a] += weights[:, a] * weights[:, b]
     return out
+
+
+def _frequencies(count: int, per_unit: int) -> Array:
+    """(count,) of the discrete Fourier transform, in cycles per unit of so many samples."""
+    return np.asarray(np.fft.fftfreq(count, 1.0 / per_unit), dtype=np.float64)
 
 
 def _padded(values: Array, count: int) -> Array:

@@ -5,11 +5,13 @@ correct the draw by what the data say about the difference:
 
     f = f_0 + K W' (W K W' + R)^-1 (z - z_0).
 
-The points are gone, but W' R^-1 z_0 is all that is needed of them: W' R^-1 W c_0 follows from the moments, and
-W' R^-1 e ~ N(0, W' R^-1 W) block by block.
+The points are gone, but W' R^-1 z_0 is all that is needed of them: W' R^-1 W c_0 follows from the moments,
+and W' R^-1 e ~ N(0, W' R^-1 W) block by block.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from scipy import fft
@@ -83,7 +85,7 @@ def prior_coefficients(n: int, prior: Prior, n_y: int, n_x: int, rng: np.random.
     return np.ascontiguousarray(fft.ifft2(np.sqrt(power) * white).real[:, :n_y, :n_x])
 
 
-def _spline_matrix(located: tuple[Array, Array], blocks: int) -> Array:
+def _spline_matrix(located: tuple[Any, Array], blocks: int) -> Array:
     """(cells, blocks + 5) values of all splines at the cells of an axis."""
     block, t = located
     out = np.zeros((t.size, blocks + DEGREE))

@@ -26,7 +26,7 @@ _BLOCK: Final = 32
 
 @dataclass(frozen=True)
 class Tiling:
-    """The tiles of one model that cover a window of the lattice; tile k owns blocks k core ... (k + 1) core - 1.
+    """The tiles of one model that cover a window; tile k owns blocks k core ... (k + 1) core - 1.
 
     y, x: blocks of the window
     first_y, first_x: number of the first tile along each axis
@@ -125,7 +125,7 @@ class TileField:
 
 @dataclass
 class Images:
-    """Moments laid out as images, so that a tile's are a rectangle: block (j, i) has rows 7 j ..., columns 7 i ...
+    """Moments laid out as images, so that those of a tile are a rectangle.
 
     first_y, first_x: first block, counted from the window's first one: the images reach past the window
     weights: (7 J', 7 I') float32
@@ -199,7 +199,7 @@ class MeanField(TileField):
             _mean_row,
             images.weights, images.heights, row, first, starts, model.y.blocks, model.x.blocks,
             y.reduce, y.expand, x.reduce, x.expand, model.y.polynomials, model.x.polynomials,
-            model.mode_y, model.mode_x, model.pair, model.precision, eta,
+            model.mode_y, model.mode_x, model.pair, model.single_precision, eta,
         )  # fmt: skip
         if not failed:
             self.eta[j, columns] = eta
@@ -255,7 +255,7 @@ class VarianceField(TileField):
         failed = not _attempt(
             _variance_row,
             images.weights, row, first, starts, model.y.blocks, model.x.blocks,
-            y.reduce, y.expand, x.reduce, x.expand, model.pair, model.precision, pairs,
+            y.reduce, y.expand, x.reduce, x.expand, model.pair, model.single_precision, pairs,
         )  # fmt: skip
         if not failed:
             self.pairs[j, columns] = pairs.reshape(-1, *self.prior_pairs.shape)
@@ -337,13 +337,20 @@ def _draw(blocks, moments, gain, shift_y, shift_x, image, size):  # type: ignore
 def _normal_matrix(B, column, columns, reduce_x, expand_y, expand_x, pair, precision, P):  # type: ignore[no-untyped-def]
     """Lower triangle of P = C_0^-1 + A from B = V_y' M, whose columns start at the given one.
 
-    P is in Fortran order, as LAPACK wants it, and so are the loops over it here and below.
+    precision: C_0^-1 (r, r) in float32, or (0, 0) for the identity
     """
     C = np.dot(np.ascontiguousarray(B[:, column : column + columns]), reduce_x)
     products = np.dot(expand_y, np.dot(C, expand_x.T)).ravel()
-    for j in range(P.shape[0]):
-        for i in range(j, P.shape[0]):
-            P[i, j] = products[pair[j, i]] + precision[j, i]
+    one = P.dtype.type(1.0)
+    if precision.size == 0:
+        for i in range(P.shape[0]):
+            for j in range(i + 1):
+                P[i, j] = products[pair[i, j]]
+            P[i, i] += one
+    else:
+        for i in range(P.shape[0]):
+            for j in range(i + 1):
+                P[i, j] = products[pair[i, j]] + precision[i, j]
 
 
 @njit(cache=True, nogil=True)
@@ -370,11 +377,11 @@ def _triangular_inverse(L):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _mean_row(
+def _mean_row(  # type: ignore[no-untyped-def]
     weights, heights, row, first, starts, blocks_y, blocks_x,
     reduce_y, expand_y, reduce_x, expand_x, polynomials_y, polynomials_x,
     mode_y, mode_x, pair, precision, eta,
-):  # fmt: skip  # type: ignore[no-untyped-def]
+):  # fmt: skip
     """Posterior means of the modes of tiles in one row of tiles.
 
     row, first: block at which the domains start, and the first of them along x, in the images
@@ -388,7 +395,7 @@ def _mean_row(
                 first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]
     )  # fmt: skip
     B = np.dot(reduce_y.T, rows)
-    P = np.zeros((r, r), dtype=weights.dtype).T
+    P = np.zeros((r, r), dtype=weights.dtype)
     b = np.zeros(r)
     for k in range(starts.size):
         _normal_matrix(
@@ -412,50 +419,53 @@ def _mean_row(
             projected = np.dot(np.dot(polynomials_y.T, part), polynomials_x)
             for i in range(r):
                 b[i] = projected[mode_y[i], mode_x[i]]
-            x = _solve(L, b)
+            x = _solve(L, b).astype(np.float64)
             # One step of iterative refinement takes out the rounding of the factorisation.
-            x += _solve(L, b - _symmetric_product(P, x))
+            x += _solve(L, _residual(P, x, b))
             for i in range(r):
                 eta[k, m, mode_y[i], mode_x[i]] = x[i]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _solve(L, b):  # type: ignore[no-untyped-def]
-    """(L L')^-1 b, accumulated in float64."""
-    x = b.copy()
+    """(L L')^-1 b in the precision of L."""
     n = b.size
-    for j in range(n):
-        value = x[j] / L[j, j]
-        x[j] = value
-        for i in range(j + 1, n):
-            x[i] -= L[i, j] * value
-    for j in range(n - 1, -1, -1):
-        value = 0.0
-        for i in range(j + 1, n):
-            value += L[i, j] * x[i]
-        x[j] = (x[j] - value) / L[j, j]
+    x = b.astype(L.dtype)
+    for i in range(n):
+        row = L[i]
+        value = L.dtype.type(0.0)
+        for j in range(i):
+            value += row[j] * x[j]
+        x[i] = (x[i] - value) / row[i]
+    for i in range(n - 1, -1, -1):
+        row = L[i]
+        value = x[i] / row[i]
+        x[i] = value
+        for j in range(i):
+            x[j] -= row[j] * value
     return x
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _symmetric_product(P, x):  # type: ignore[no-untyped-def]
-    """P x for a symmetric matrix given by its lower triangle, accumulated in float64."""
-    out = np.zeros(x.size)
-    for j in range(x.size):
-        value = 0.0
-        scale = x[j]
-        for i in range(j + 1, x.size):
-            value += P[i, j] * x[i]
-            out[i] += P[i, j] * scale
-        out[j] += value + P[j, j] * scale
+def _residual(P, x, b):  # type: ignore[no-untyped-def]
+    """b - P x for a symmetric matrix given by its lower triangle, accumulated in float64."""
+    out = b.copy()
+    for i in range(x.size):
+        row = P[i]
+        scale = x[i]
+        value = row[i] * scale
+        for j in range(i):
+            value += row[j] * x[j]
+            out[j] -= row[j] * scale
+        out[i] -= value
     return out
 
 
 @njit(cache=True, nogil=True)
-def _variance_row(
+def _variance_row(  # type: ignore[no-untyped-def]
     weights, row, first, starts, blocks_y, blocks_x,
     reduce_y, expand_y, reduce_x, expand_x, pair, precision, pairs,
-):  # fmt: skip  # type: ignore[no-untyped-def]
+):  # fmt: skip
     """Posterior covariances of the modes of tiles in one row of tiles, summed into pairs (T, p_y p_x)."""
     r = pair.shape[0]
     span = starts[-1] + blocks_x
@@ -464,7 +474,7 @@ def _variance_row(
                 first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]
     )  # fmt: skip
     B = np.dot(reduce_y.T, rows)
-    P = np.zeros((r, r), dtype=weights.dtype).T
+    P = np.zeros((r, r), dtype=weights.dtype)
     half = r // 2
     for k in range(starts.size):
         _normal_matrix(

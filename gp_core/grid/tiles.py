@@ -20,6 +20,7 @@ products per tile. The same step backwards gives the variance at every cell from
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +28,7 @@ from scipy.linalg import eigh, toeplitz
 
 from gp_core.arrays import Array
 from gp_core.grid.interpolation import DEGREE, ORDER, PIECES, slopes, spline_gram, weights
-from gp_core.grid.prior import Prior
+from gp_core.grid.prior import INFORMATION, Prior
 
 PAIR_DEGREE: Final = 6
 """Degree to which the product of two modes is reduced on each block, from 10: modes are smooth."""
@@ -48,7 +49,7 @@ class TileSize:
     core: side of the part that a tile answers for, in correlation lengths (`Prior.scale`)
     halo: width of the surroundings that it sees, likewise
     window: distance over which the halo's importance falls off, likewise
-    cutoff: modes with a smaller share of the prior variance are left out
+    cutoff: modes with a smaller share of the prior variance are left out, at the usual density of information
     most: modes that are kept at most
     """
 
@@ -100,7 +101,8 @@ class TileAxis:
 
     @property
     def pairs(self) -> int:
-        return self.modes.shape[1] * (self.modes.shape[1] + 1) // 2
+        r = int(self.modes.shape[1])
+        return r * (r + 1) // 2
 
     def values(self, block: Integers, t: Array) -> Array:
         """(N, r_1) values of the modes at positions t in blocks counted from the start of the domain."""
@@ -163,7 +165,7 @@ def _pair_polynomials(polynomials: Array) -> Array:
 
 
 def _compressed(products: Array, tolerance: float) -> Tables:
-    """Tables from products of modes (blocks, 7, p): their leading left singular vectors, by the Gram matrix."""
+    """Tables from products of modes (blocks, 7, p): their leading singular vectors, by the Gram matrix."""
     G = products.reshape(-1, products.shape[2])
     square, U = eigh(G.T @ G)
     U = U[:, square > tolerance**2 * square[-1]]
@@ -218,6 +220,13 @@ class TileModel:
     def rank(self) -> int:
         return int(self.mode_y.size)
 
+    @cached_property
+    def single_precision(self) -> Single:
+        """C_0^-1 in float32, empty if it is the identity."""
+        if np.array_equal(self.precision, np.eye(self.rank)):
+            return np.zeros((0, 0), dtype=np.float32)
+        return self.precision.astype(np.float32)
+
     def pair_covariance(self) -> Array:
         """(p_y, p_x) with C_0 summed into pairs: the prior's counterpart of a tile's `pairs`."""
         out = np.zeros(self.y.pairs * self.x.pairs)
@@ -242,7 +251,7 @@ def make_tile_model(prior: Prior, size: TileSize, blocks: Blocks | None = None) 
     blocks: core and halo in blocks, to hold them fixed while the kernel varies
     """
     blocks = blocks or tile_blocks(prior, size)
-    axes = []
+    axes: list[tuple[int, int, Array, Array]] = []
     for axis in (0, 1):
         q = prior.scale[axis] / prior.spacing[axis]
         core, halo = blocks[axis]
@@ -258,18 +267,18 @@ def make_tile_model(prior: Prior, size: TileSize, blocks: Blocks | None = None) 
             axes.append((core, halo, *_axis_modes(lags, core, halo, size.window * q)))
     (core_x, halo_x, all_x, share_x), (core_y, halo_y, all_y, share_y) = axes
     share = share_y[:, None] * share_x / prior.variance
+    cutoff = size.cutoff * INFORMATION / prior.information
     largest = np.sort(share, axis=None)[::-1][: size.most + 1]
-    mode_y, mode_x = np.nonzero(
-        share > max(size.cutoff, largest[size.most] if largest.size > size.most else 0.0)
-    )
+    mode_y, mode_x = np.nonzero(share > max(cutoff, largest[size.most] if largest.size > size.most else 0.0))
     r_y, r_x = int(mode_y.max()) + 1, int(mode_x.max()) + 1
-    projection_y, projection_x = np.linalg.inv(all_y)[:r_y], np.linalg.inv(all_x)[:r_x]
+    projection_y: Array = np.asarray(np.linalg.inv(all_y)[:r_y], dtype=np.float64)
+    projection_x: Array = np.asarray(np.linalg.inv(all_x)[:r_x], dtype=np.float64)
     if prior.separable:
         covariance = precision = np.eye(mode_y.size)
     else:
         covariance = _projected_covariance(prior, projection_y, projection_x, mode_y, mode_x)
-        precision = np.linalg.inv(covariance)
-        precision = 0.5 * (precision + precision.T)
+        inverse = np.linalg.inv(covariance)
+        precision = np.asarray(0.5 * (inverse + inverse.T), dtype=np.float64)
     pair_y, pair_x = _pair_index(r_y), _pair_index(r_x)
     pair = pair_y[mode_y[:, None], mode_y] * (r_x * (r_x + 1) // 2) + pair_x[mode_x[:, None], mode_x]
     x = _make_axis(all_x[:, :r_x], core_x, halo_x, prior.spacing[0])

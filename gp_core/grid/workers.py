@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from gp_core.arrays import integer_at_least
 

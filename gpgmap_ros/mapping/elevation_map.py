@@ -36,6 +36,11 @@ class ElevationMap:
     def grid(self) -> Grid:
         return self._grid
 
+    @property
+    def fallbacks(self) -> int:
+        """Tiles of the present window that the solver had to solve the slower, safer way."""
+        return 0 if self._gp is None else self._gp.fallbacks
+
     def add(self, xyz: Array, variance: Array) -> int:
         """Fuse points (N, 3) with the variances (N,) of their heights; returns how many lie on the map."""
         if not len(xyz):

@@ -115,17 +115,29 @@ def lowest_surface(xyz: Array, config: FilterConfig) -> Mask:
     A surface begins at the lowest point that has `lowest_support` points, itself included, within `lowest_tolerance`
     above it, and ends that tolerance higher. Where a cell has no such point, its lowest point begins it.
     """
-    if not len(xyz):
-        return np.zeros(0, dtype=bool)
-    z, ids = xyz[:, 2], cell_ids(xyz[:, :2], config.lowest_cell)
-    order = np.lexsort((z, ids))
-    z_sorted, ids_sorted = z[order], ids[order]
-    starts = np.flatnonzero(np.diff(ids_sorted, prepend=-1))
-    # the point `lowest_support - 1` places up is in the same cell and near enough
-    later = np.arange(len(xyz)) + config.lowest_support - 1
-    at = np.minimum(later, len(xyz) - 1)
-    supported = (later < len(xyz)) & (ids_sorted[at] == ids_sorted)
-    supported &= z_sorted[at] <= z_sorted + config.lowest_tolerance
-    lowest_supported = np.minimum.reduceat(np.where(supported, z_sorted, np.inf), starts)
-    floor = np.where(np.isfinite(lowest_supported), lowest_supported, z_sorted[starts])[ids]
-    return (z >= floor) & (z <= floor + config.lowest_tolerance)
+    ids = cell_ids(xyz[:, :2], config.lowest_cell)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(ids))])
+    return _lowest(xyz[:, 2], ids, starts, config.lowest_tolerance, config.lowest_support)  # type: ignore[no-any-return]
+
+
+@njit(cache=True, nogil=True)
+def _lowest(z, ids, starts, tolerance, support):  # type: ignore[no-untyped-def]
+    """starts: where the heights of each cell begin when they are put together cell by cell."""
+    heights = np.empty(z.size)
+    fill = starts.copy()
+    for n in range(z.size):
+        heights[fill[ids[n]]] = z[n]
+        fill[ids[n]] += 1
+    floors = np.empty(starts.size - 1)
+    for cell in range(floors.size):
+        here = np.sort(heights[starts[cell] : starts[cell + 1]])
+        floors[cell] = here[0]
+        for n in range(here.size - support + 1):
+            if here[n + support - 1] <= here[n] + tolerance:
+                floors[cell] = here[n]
+                break
+    out = np.empty(z.size, dtype=np.bool_)
+    for n in range(z.size):
+        floor = floors[ids[n]]
+        out[n] = floor <= z[n] <= floor + tolerance
+    return out

@@ -1,4 +1,4 @@
-"""Inputs that break lesser engines: extreme noise, crowded cells, thin grids, high ground, failing factors."""
+"""Inputs that break engines: extreme noise, crowded cells, thin grids, high ground, failing factors."""
 
 from __future__ import annotations
 
