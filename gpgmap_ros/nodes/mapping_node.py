@@ -13,9 +13,12 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from numpy.typing import NDArray
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.clock import Clock, ClockType, JumpThreshold, TimeJump
 from rclpy.duration import Duration
@@ -36,7 +39,7 @@ from gpgmap_ros.nodes.lifecycle import RCLError, refuse_invalid_transitions, suc
 from gpgmap_ros.nodes.map_services import MapServices
 from gpgmap_ros.nodes.messages import nanoseconds
 from gpgmap_ros.nodes.outputs import MapPublishers
-from gpgmap_ros.nodes.pose_sources import PoseSource, pose_source_of
+from gpgmap_ros.nodes.pose_sources import PoseSource, SensorPose, pose_source_of
 from gpgmap_ros.nodes.tally import Tally
 from gpgmap_ros.nodes.worker import WaitingCloud, Worker
 from gpgmap_ros.pipeline import MappingPipeline
@@ -45,6 +48,15 @@ from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
 # Clouds of several sensors may overtake each other by this much; a larger step back is a new recording.
 TIME_JUMP = 2 * NANOSECONDS
 PLAUSIBLE_LATENCY = 3600.0  # seconds: beyond it the stamps are of another time than the clock
+
+
+@dataclass(frozen=True)
+class ReadyCloud:
+    """A cloud that can be fused: points (N, 3) in the sensor's frame, where that was, stamp in nanoseconds."""
+
+    points: NDArray[np.float64]
+    pose: SensorPose
+    stamp: int
 
 
 class MappingNode(LifecycleNode):
@@ -57,9 +69,8 @@ class MappingNode(LifecycleNode):
         refuse_invalid_transitions(self)
         self._tally = Tally()
         self._warnings = Warnings(self)
-        self._pipeline: MappingPipeline | None = (
-            None  # from configure to cleanup, with worker, poses and outputs
-        )
+        # from configure to cleanup, as are the worker, the poses and the outputs
+        self._pipeline: MappingPipeline | None = None
         self._worker: Worker | None = None
         self._map: GPGMap | None = None
         self._paused = False
@@ -92,6 +103,7 @@ class MappingNode(LifecycleNode):
         self._pipeline.warm_up()
         self._poses: PoseSource = pose_source_of(self, self._warnings, self.config)
         self._worker = Worker(
+            self._prepare,
             self._fuse,
             self._publish_map,
             self._shed,
@@ -241,8 +253,8 @@ class MappingNode(LifecycleNode):
 
     # ------------------------------------------------ in the worker's thread
 
-    def _fuse(self, cloud: WaitingCloud) -> bool:
-        """Put one cloud into the map; False, counted and with a warning, where that is not possible."""
+    def _prepare(self, cloud: WaitingCloud) -> ReadyCloud | None:
+        """Points and pose of a cloud; None, counted and with a warning, where it has none."""
         message = cloud.message
         stamp, frame = nanoseconds(message.header.stamp), message.header.frame_id.lstrip("/")
         try:
@@ -252,41 +264,46 @@ class MappingNode(LifecycleNode):
         if not len(points):
             return self._drop("empty", f"'{cloud.topic}' has no valid point")
         if stamp < self._newest_stamp - TIME_JUMP:
-            self._start_over(
-                f"'{cloud.topic}' went back by {(self._newest_stamp - stamp) / NANOSECONDS:.1f} s"
-            )
+            self._reset(f"'{cloud.topic}' went back by {(self._newest_stamp - stamp) / NANOSECONDS:.1f} s")
         try:
             pose = self._poses.sensor_pose(frame, stamp, self.config.transform_timeout)
         except TransformUnavailable as error:
             return self._drop(error.reason, str(error))
+        return ReadyCloud(points, pose, stamp)
+
+    def _fuse(self, cloud: ReadyCloud) -> bool:
+        """Put a cloud into the map; whether that changed it."""
         start = time.perf_counter()
         assert self._pipeline is not None
         try:
+            pose = cloud.pose
             report = self._pipeline.add_cloud(
-                points, pose.T_map_sensor, stamp, pose.covariance, pose.T_base_sensor
+                cloud.points, pose.T_map_sensor, cloud.stamp, pose.covariance, pose.T_base_sensor
             )
         except ValueError as error:
-            return self._drop("bad_pose", str(error))
+            self._drop("bad_pose", str(error))
+            return False
         self._tally.took("fusing", time.perf_counter() - start)
         self._tally.count("points used", report.used)
         self._tally.count("points filtered", report.filtered)
         self._tally.count("points outside the map", report.outside)
-        self._newest_stamp = max(self._newest_stamp, stamp)
+        self._newest_stamp = max(self._newest_stamp, cloud.stamp)
         if report.submap is not None:
             self._tally.count("submaps finished")
             self._outputs.publish_submap(report.submap, self.config.map_frame)
         if report.submap_error:
             self._warnings.warn("submap not stored", report.submap_error)
         if not report.used:
-            return self._drop(
-                "no_point_in_map", f"all {report.points} points are filtered out or outside the map"
-            )
+            self._drop("no_point_in_map", f"all {report.points} points are filtered out or outside the map")
+            return False
         self._map = None
         self._tally.count("clouds used")
         return True
 
     def _publish_map(self) -> None:
         assert self._pipeline is not None
+        if not self._outputs.wanted():
+            return
         if self._map is None:
             start = time.perf_counter()
             self._map = self._pipeline.gpgmap()
@@ -313,10 +330,9 @@ class MappingNode(LifecycleNode):
         where = "".join(traceback.format_exception(error))
         self._warnings.warn("internal error", f"cloud dropped (internal_error): please report this\n{where}")
 
-    def _drop(self, reason: str, text: str) -> bool:
+    def _drop(self, reason: str, text: str) -> None:
         self._tally.count(f"clouds dropped: {reason}")
         self._warnings.warn(f"dropped {reason}", f"cloud dropped ({reason}): {text}")
-        return False
 
 
 def resident_megabytes() -> float:

@@ -86,6 +86,10 @@ class MapPublishers:
         self._submap = node.create_publisher(GridMap, "~/submap", MAP_QOS)
         self._submap_pose = node.create_publisher(Odometry, "~/submap_pose", POSES_QOS)
 
+    def wanted(self) -> bool:
+        """Does anybody listen to a map?"""
+        return any(publisher.get_subscription_count() for publisher in self._publishers.values())
+
     def publish(self, gpgmap: GPGMap) -> list[str]:
         """Send the map on the topics that have a subscriber and do not have this very map yet; returns those."""
         due = [

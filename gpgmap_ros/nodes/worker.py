@@ -10,7 +10,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+Ready = TypeVar("Ready")
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,12 @@ class WaitingCloud:
     arrived: float
 
 
-class Worker:
-    """Runs `fuse` for each cloud and `publish` at most every `period` seconds while there is something new.
+class Worker(Generic[Ready]):
+    """Runs `prepare` and `fuse` for each cloud, and `publish` at most every `period` seconds while there is news.
 
-    fuse: takes a WaitingCloud; True if it changed the map.
+    prepare: makes a WaitingCloud ready, waiting for its pose if need be; None if it can't be used. Nobody is kept
+        waiting meanwhile: the executor must be free to receive that pose.
+    fuse: takes what `prepare` made; True if it changed the map.
     publish: sends the map out.
     shed: told of a cloud that was dropped because the queue was full: the oldest goes first.
     failed: told of an exception in one of them; the work goes on with the next cloud.
@@ -33,14 +37,16 @@ class Worker:
 
     def __init__(
         self,
-        fuse: Callable[[WaitingCloud], bool],
+        prepare: Callable[[WaitingCloud], Ready | None],
+        fuse: Callable[[Ready], bool],
         publish: Callable[[], None],
         shed: Callable[[WaitingCloud], None],
         failed: Callable[[Exception], None],
         queue_size: int,
         period: float,
     ) -> None:
-        self._fuse, self._publish, self._shed, self._failed = fuse, publish, shed, failed
+        self._prepare, self._fuse, self._publish = prepare, fuse, publish
+        self._shed, self._failed = shed, failed
         self.queue_size, self.period = queue_size, period
         self._queue: deque[WaitingCloud] = deque()
         self._wake = threading.Condition()
@@ -94,14 +100,15 @@ class Worker:
                 if self._closing:
                     return
                 cloud = self._queue.popleft() if self._queue else None
-            with self._busy:
-                try:
-                    self._step(cloud)
-                except Exception as error:  # a robot is better off with the next cloud than without a map
-                    self._failed(error)
+            try:
+                ready = self._prepare(cloud) if cloud is not None else None
+                with self._busy:
+                    self._step(ready)
+            except Exception as error:  # a robot is better off with the next cloud than without a map
+                self._failed(error)
 
-    def _step(self, cloud: WaitingCloud | None) -> None:
-        if cloud is not None and self._fuse(cloud):
+    def _step(self, ready: Ready | None) -> None:
+        if ready is not None and self._fuse(ready):
             self._changed = True
         if self._due():
             self._changed = False

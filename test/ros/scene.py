@@ -31,14 +31,20 @@ class CloudSource:
 
     def publish(self) -> None:
         self.stamp += NANOSECONDS // 10
+        self.publish_transform()
+        self.publish_cloud()
+        self._client.spin_for(0.1)
+
+    def publish_cloud(self) -> None:
+        self._clouds.publish(self.cloud())
+
+    def publish_transform(self) -> None:
         transform = TransformStamped(child_frame_id="lidar")
         transform.header.frame_id = "odom"
         transform.header.stamp.sec, transform.header.stamp.nanosec = divmod(self.stamp, NANOSECONDS)
         transform.transform.translation.z = 1.0
         transform.transform.rotation.w = 1.0
         self._transforms.publish(TFMessage(transforms=[transform]))
-        self._clouds.publish(self.cloud())
-        self._client.spin_for(0.1)
 
     def cloud(self) -> PointCloud2:
         message = PointCloud2(

@@ -14,6 +14,8 @@ from scene import CloudSource, wait_for_text
 from sensor_msgs.msg import Image
 from std_srvs.srv import SetBool, Trigger
 
+from gpgmap_ros.transform_buffer import NANOSECONDS
+
 SMALL = ("-p", "mapping.size_x:=2.0", "-p", "mapping.size_y:=2.0", "-p", "mapping.resolution:=0.2")
 
 
@@ -129,6 +131,22 @@ def test_parameters_change_at_run_time_or_are_refused(
     assert result.successful == (reason is None), result.reason
     if reason:
         assert reason in result.reason
+
+
+def test_nobody_waits_for_a_cloud_that_waits_for_its_pose(client: RosClient, start_node: Any) -> None:
+    start_node(*SMALL, "-p", "transform_timeout:=50.0")
+    images = client.listen(Image, "/mapping_node/elevation")
+    source = CloudSource(client)
+    client.spin_until(lambda: source.publish() or images, "a map")
+    seen = client.spin_until_quiet(images)
+    source.stamp += NANOSECONDS
+    source.publish_cloud()  # its transform is not there yet
+    client.spin_for(0.5)
+    assert set_parameter(client, "publish_rate", number(9.0)).successful
+    assert client.call(SetBool, "/mapping_node/pause", SetBool.Request(data=False)).success
+    assert len(images) == seen
+    source.publish_transform()
+    client.spin_until(lambda: len(images) > seen, "the map with the cloud that waited")
 
 
 def test_parameters_are_described(client: RosClient, start_node: Any) -> None:

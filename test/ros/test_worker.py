@@ -24,6 +24,9 @@ class Recorder:
         self.gate.set()
         self.happened = threading.Condition()
 
+    def prepare(self, cloud: WaitingCloud) -> WaitingCloud | None:
+        return None if cloud.message < 0 else cloud
+
     def fuse(self, cloud: WaitingCloud) -> bool:
         self.gate.wait(10.0)
         if cloud.message == 13:
@@ -56,7 +59,8 @@ def made() -> object:
 
     def make(queue_size: int = 100, period: float = 0.0) -> tuple[Recorder, Worker]:
         recorder = Recorder()
-        worker = Worker(recorder.fuse, recorder.publish, recorder.drop, recorder.fail, queue_size, period)
+        steps = (recorder.prepare, recorder.fuse, recorder.publish, recorder.drop, recorder.fail)
+        worker = Worker(*steps, queue_size, period)
         worker.start()
         workers.append((recorder, worker))
         return recorder, worker
@@ -78,6 +82,14 @@ def test_clouds_are_fused_in_order_and_published(made: object) -> None:
     recorder.wait_for(lambda: recorder.published and recorder.published[-1] == 10)
     assert recorder.fused == list(range(10))
     assert not recorder.shed
+
+
+def test_a_cloud_that_cannot_be_made_ready_changes_nothing(made: object) -> None:
+    recorder, worker = made()
+    worker.put(cloud(-1))
+    worker.put(cloud(5))
+    recorder.wait_for(lambda: recorder.published == [1])
+    assert recorder.fused == [5]
 
 
 def test_an_error_costs_one_cloud_and_is_told(made: object) -> None:
