@@ -78,9 +78,10 @@ class MappingPipeline:
         if self._folder is not None and config.submap.enabled:
             self.submaps = SubmapStore(self._folder / "submaps", config)
         self._next_id = self.submaps.next_id if self.submaps else 0
+        mapping = config.mapping
         prototype(
-            config.mapping.length_scale, config.mapping.relief_std
-        )  # now rather than with the first cloud
+            mapping.length_scale, mapping.relief_std, mapping.resolution
+        )  # now, not with the first cloud
         self.reset()
 
     @property

@@ -16,7 +16,10 @@ from gpgmap_ros.mapping.window import Blocks
 
 KIND = "map"
 # What a map cannot be read without; the other settings are kept for the record.
-MUST_AGREE = ("map_frame", "mapping.resolution", "mapping.size_x", "mapping.size_y", "mapping.length_scale")
+MUST_AGREE = (
+    "map_frame",
+    *(f"mapping.{name}" for name in ("resolution", "size_x", "size_y", "length_scale", "relief_std")),
+)
 ARRAYS = tuple(item.name for item in fields(Blocks) if item.name != "reference")
 
 

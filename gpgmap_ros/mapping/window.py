@@ -38,18 +38,21 @@ class Blocks:
     totals: Array
 
 
+EXPECTED_NOISE_VARIANCE = 0.1**2
+"""Square metres, of one point: the lattice is made for it. Every point comes with a variance of its own, which in a
+dense cloud is about this, because what its points have in common counts in full for each of them (mapping/noise.py)."""
+
+
 @lru_cache(maxsize=4)
-def prototype(length_scale: float, relief_std: float) -> GridGP:
+def prototype(length_scale: float, relief_std: float, resolution: float) -> GridGP:
     """A process with the tables of its kernel, which take a while to compute: made once, shared by every window."""
-    # every point comes with its own variance; the argument is for those that do not
-    return GridGP(
-        Grid((0.0, 0.0), (1, 1), length_scale), relief_std**2 * RBF(length_scale), noise_variance=1e-4
-    )
+    kernel = relief_std**2 * RBF(length_scale)
+    return GridGP(Grid((0.0, 0.0), (1, 1), resolution), kernel, EXPECTED_NOISE_VARIANCE)
 
 
 def process_on(grid: Grid, mean: float, length_scale: float, relief_std: float) -> GridGP:
     """A process without points: f ~ GP(mean, relief_std^2 RBF(length_scale)) on the cells of `grid`."""
-    gp = copy.copy(prototype(length_scale, relief_std))
+    gp = copy.copy(prototype(length_scale, relief_std, grid.resolution))
     gp.mean = mean
     gp._grid = grid
     x, y = gp._axes(grid)
@@ -75,7 +78,7 @@ def fill(gp: GridGP, blocks: Blocks) -> None:
     if not np.allclose(blocks.spacing, [s.x.spacing, s.y.spacing], rtol=1e-9):
         raise ValueError(
             f"statistics on a lattice of {blocks.spacing.tolist()} m do not fit one of "
-            f"{[s.x.spacing, s.y.spacing]} m: the length scale was another"
+            f"{[s.x.spacing, s.y.spacing]} m: the length scale, relief or resolution was another"
         )
     rows, columns = blocks.index[:, 0] - s.y.first, blocks.index[:, 1] - s.x.first
     inside = (rows >= 0) & (rows < s.y.count) & (columns >= 0) & (columns < s.x.count)

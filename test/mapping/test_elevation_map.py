@@ -227,5 +227,5 @@ def test_a_map_is_what_its_blocks_are() -> None:
     other.restore(elevation_map.blocks())
     np.testing.assert_allclose(other.gpgmap()["elevation"], elevation_map.gpgmap()["elevation"], atol=1e-4)
     coarser = ElevationMap(MappingConfig(length_scale=1.1), (0.0, 0.0))
-    with pytest.raises(ValueError, match="the length scale was another"):
+    with pytest.raises(ValueError, match="the length scale, relief or resolution was another"):
         coarser.restore(elevation_map.blocks())
