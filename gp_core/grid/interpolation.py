@@ -1,8 +1,7 @@
 """The smooth basis: B-splines of degree 5 on the corners of the blocks.
 
 On one block, six splines are non-zero; with t in [-1, 1] across the block each is a polynomial of degree 5:
-beta_k(t) = sum_a PIECES[k, a] t^a. A product of two is a polynomial of degree 10, so the weighted moments of
-the points in a block up to degree 10 hold everything that least squares on these splines can ask of them.
+beta_k(t) = sum_a PIECES[k, a] t^a.
 Degree 5 and not 3: at equal accuracy the blocks may be 1.6 times as wide (see docs/grid_gp.md).
 """
 
@@ -17,7 +16,10 @@ from gp_core.arrays import Array
 DEGREE: Final = 5
 ORDER: Final = DEGREE + 1
 """Splines that are non-zero on a block, and monomials per axis in the moments of the heights."""
-MOMENTS: Final = 2 * DEGREE + 1
+PAIR_DEGREE: Final = 6
+"""Degree to which products of two functions are followed on a block. Products of splines have degree 10, but
+what the kernel lets through is smooth on a block: beyond degree 6 there is less than a millionth of it."""
+MOMENTS: Final = PAIR_DEGREE + 1
 """Monomials per axis in the moments of the weights."""
 
 

@@ -23,11 +23,11 @@ from gp_core.grid.layers import MeanLayers
 from gp_core.grid.prior import Prior
 from gp_core.grid.solver import Images, MeanField
 from gp_core.grid.statistics import Statistics
-from gp_core.grid.tiles import TileModel
+from gp_core.grid.tiles import SAFE_DEGREE, SAFE_ORDER, TileModel, lower_degree
 from gp_core.grid.workers import Workers, single_threaded_blas
 
 _ROUND_OFF = 1e-10
-"""Jitter on the moments of a block, whose matrix is singular if the block holds fewer than 36 points."""
+"""Jitter on the moments of a block, whose matrix is singular if the block holds fewer than 16 points."""
 
 
 def posterior_samples(
@@ -46,21 +46,24 @@ def posterior_samples(
     c = prior_coefficients(n, prior, s.y.count + DEGREE, s.x.count + DEGREE, rng)
     with_data = s.weights[:, :, 0, 0] > 0.0
     j, i = np.nonzero(with_data)
-    degree = np.arange(ORDER)[:, None] + np.arange(ORDER)
-    # (blocks, a, b, a', b'): the matrix of all products of the 36 monomials of a block
-    M = s.weights[j, i][:, degree[:, None, :, None], degree[None, :, None, :]].reshape(-1, ORDER**2, ORDER**2)
+    degree = np.arange(SAFE_ORDER)[:, None] + np.arange(SAFE_ORDER)
+    # (blocks, a, b, a', b'): the matrix of all products of the 16 monomials of a block
+    size = SAFE_ORDER**2
+    M = s.weights[j, i][:, degree[:, None, :, None], degree[None, :, None, :]].reshape(-1, size, size)
     scale = np.einsum("nkk->nk", M)
-    noise = np.linalg.cholesky(M + _ROUND_OFF * np.einsum("nk,kl->nkl", scale, np.eye(ORDER**2)))
+    noise = np.linalg.cholesky(M + _ROUND_OFF * np.einsum("nk,kl->nkl", scale, np.eye(size)))
+    # Monomials of degree 4 and 5 follow from the lower ones as nearly as the smooth modes can tell.
+    lift = lower_degree(np.eye(ORDER), SAFE_DEGREE).T
     field = MeanField(model, s.y, s.x, n)
     images = Images.covering([field], n)
     images.draw_weights(with_data, s, 1.0)
     for k in range(n):
         near = np.lib.stride_tricks.sliding_window_view(c[k], (ORDER, ORDER))[j, i]
-        polynomials = (PIECES.T @ near @ PIECES).reshape(-1, ORDER**2)
+        polynomials = (lift.T @ PIECES.T @ near @ PIECES @ lift).reshape(-1, size)
         pretended = np.einsum("nkl,nl->nk", M, polynomials)
         pretended += np.einsum("nkl,nl->nk", noise, rng.standard_normal(pretended.shape))
         heights = s.heights.copy()
-        heights[j, i] -= pretended.reshape(-1, ORDER, ORDER)
+        heights[j, i] -= lift @ pretended.reshape(-1, SAFE_ORDER, SAFE_ORDER) @ lift.T
         images.draw_heights(with_data, heights, 1.0, k)
     field.mark(with_data, s)
     layers = MeanLayers(field, grid.y, grid.x)

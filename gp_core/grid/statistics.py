@@ -2,12 +2,12 @@
 
 A point (x, y) with height z and noise variance r lies in one block, at (s, t) in [-1, 1]^2. The block keeps
 
-    weights[a, b] = sum  t^a s^b / r                 a, b = 0 ... 10
+    weights[a, b] = sum  t^a s^b / r                 a, b = 0 ... 6
     heights[a, b] = sum  t^a s^b (z - z_0) / r       a, b = 0 ... 5
     totals        = sum  (z - z_0)^2 / r,   number of points,   sum log r
 
-which is lossless for least squares on splines of degree 5: W' R^-1 W, W' R^-1 z and the likelihood follow
-exactly. Statistics on the same lattice add, subtract and scale, so that order, batching and merging do not
+from which W' R^-1 z follows exactly and W' R^-1 W to a millionth, for any functions that the kernel lets vary
+over a block. Statistics on the same lattice add, subtract and scale, so that order, batching and merging do not
 matter beyond round-off, and forgetting is a factor.
 """
 
@@ -28,7 +28,7 @@ SQUARES, COUNT, LOG_VARIANCE = 0, 1, 2
 """Columns of `totals`."""
 NOT_FINITE, BAD_VARIANCE, OUTSIDE = 0, 1, 2
 """Entries of the tally of refused points."""
-_LANES: Final = (12, 8)
+_LANES: Final = (8, 8)
 """Moments along x of weights and heights, padded so that a row fills whole vector registers."""
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -40,7 +40,7 @@ class Statistics:
 
     x, y: the axes
     reference: z_0, subtracted from every height before it is added up, so that centimetres survive at 5,000 m
-    weights: (J, I, 11, 11)
+    weights: (J, I, 7, 7)
     heights: (J, I, 6, 6)
     totals: (J, I, 3)
     """
@@ -229,7 +229,7 @@ def _accumulate(first, last, starts, points, common, gain, floor, reference, lan
     """Add the points of blocks first ... last - 1 to their moments, four points per pass over a block.
 
     common: whether all points have the same variance
-    lanes: (12, 8), lengths of the inner loops: as arguments and not constants they stay loops, which
+    lanes: (8, 8), lengths of the inner loops: as arguments and not constants they stay loops, which
         vectorise; as constants they are unrolled into scalar code, three times slower
     """
     wide, narrow = lanes

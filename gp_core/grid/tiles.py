@@ -27,16 +27,23 @@ import numpy as np
 from scipy.linalg import eigh, toeplitz
 
 from gp_core.arrays import Array
-from gp_core.grid.interpolation import DEGREE, ORDER, PIECES, slopes, spline_gram, weights
+from gp_core.grid.interpolation import (
+    DEGREE,
+    MOMENTS,
+    ORDER,
+    PAIR_DEGREE,
+    PIECES,
+    slopes,
+    spline_gram,
+    weights,
+)
 from gp_core.grid.prior import INFORMATION, Prior
 
-PAIR_DEGREE: Final = 6
-"""Degree to which the product of two modes is reduced on each block, from 10: modes are smooth."""
 SAFE_DEGREE: Final = PAIR_DEGREE // 2
 """Degree to which a mode is reduced on each block in the safe tables, whose A can't be indefinite."""
 SAFE_ORDER: Final = SAFE_DEGREE + 1
 HEIGHT_MOMENTS: Final = ORDER
-WEIGHT_MOMENTS: Final = PAIR_DEGREE + 1
+WEIGHT_MOMENTS: Final = MOMENTS
 
 Single = np.ndarray[Any, np.dtype[np.float32]]
 Integers = np.ndarray[Any, np.dtype[np.int32]]
@@ -141,7 +148,7 @@ def _axis_modes(covariance: Array, core: int, halo: int, window_blocks: float) -
     return (root @ rotation)[:, ::-1], np.maximum(importance[::-1], 0.0)
 
 
-def _lower_degree(polynomials: Array, degree: int) -> Array:
+def lower_degree(polynomials: Array, degree: int) -> Array:
     """(..., degree + 1, M): the best approximation in L2 on [-1, 1] of polynomials (..., n, M)."""
     n = polynomials.shape[-2]
     to_monomials = np.zeros((n, n))
@@ -178,7 +185,7 @@ def _make_axis(modes: Array, core: int, halo: int, spacing: float) -> TileAxis:
     """Tables of an axis for the modes kept, (n, r_1)."""
     blocks = core + 2 * halo
     polynomials = np.stack([PIECES.T @ modes[i : i + ORDER] for i in range(blocks)])
-    safe = _lower_degree(polynomials, SAFE_DEGREE)
+    safe = lower_degree(polynomials, SAFE_DEGREE)
     return TileAxis(
         core,
         halo,
@@ -186,7 +193,7 @@ def _make_axis(modes: Array, core: int, halo: int, spacing: float) -> TileAxis:
         modes,
         polynomials.reshape(blocks * ORDER, -1),
         safe.reshape(blocks * SAFE_ORDER, -1),
-        _compressed(_lower_degree(_pair_polynomials(polynomials), PAIR_DEGREE), 1e-6),
+        _compressed(lower_degree(_pair_polynomials(polynomials), PAIR_DEGREE), 1e-6),
         np.ascontiguousarray(
             _pair_polynomials(safe).reshape(-1, modes.shape[1] * (modes.shape[1] + 1) // 2).T
         ),

@@ -1,0 +1,90 @@
+"""How fast the grid engine is: a scan into a full map, a tenth of it, points per second, growth, memory.
+
+python benchmark/grid_speed.py
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+from grid_data import ROOT, cost, scan
+
+from gp_core.grid import Grid, GridGP
+from gp_core.kernels import RBF
+
+POINTS = 131_072
+KERNEL = 0.09 * RBF(0.5)
+NOISE = 1e-3
+
+
+def full_map(cells: int, rng: np.random.Generator) -> GridGP:
+    gp = GridGP(Grid((0.0, 0.0), (cells, cells), 0.1), KERNEL, NOISE)
+    side = 0.1 * cells
+    for _ in range(3):
+        gp.update(*scan(POINTS * cells**2 // 200**2, 0.0, side, rng))
+    gp.posterior()
+    return gp
+
+
+def start_time() -> float:
+    """Seconds from nothing to the first posterior in a new process."""
+    program = (
+        "import numpy as np; from gp_core.grid import Grid, GridGP; from gp_core.kernels import RBF\n"
+        "gp = GridGP(Grid((0, 0), (200, 200), 0.1), RBF(0.5), 0.01)\n"
+        "gp.update(np.random.default_rng(0).uniform(0, 20, (1000, 2)), np.zeros(1000)); gp.posterior()"
+    )
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    rng = np.random.default_rng(0)
+    gp = full_map(200, rng)
+    data = scan(POINTS, 0.0, 20.0, rng)
+    tenth = scan(POINTS // 10, 6.0, 6.0 + 20.0 / np.sqrt(10.0), rng)
+
+    def whole() -> None:
+        gp.update(*data)
+        gp.posterior()
+
+    def part() -> None:
+        gp.update(*tenth)
+        gp.posterior()
+
+    print(f"200 x 200 cells of 0.1 m, length scale 0.5 m, {POINTS} points, map full of earlier data")
+    print("statistics and posterior   ", cost(whole, 9))
+    print("a tenth of the map changed ", cost(part, 9))
+    update = cost(lambda: gp.update(*data), 15)
+    print(
+        "statistics alone           ",
+        update,
+        f"{POINTS / update.cpu / 1e6:.0f} million points per s and core",
+    )
+    one = GridGP(gp.grid, KERNEL, NOISE, threads=1)
+    one.update(*data)
+    print("all of it on one thread    ", cost(lambda: (one.update(*data), one.posterior()), 3))
+    print(f"memory {gp.nbytes / 200**2:.0f} bytes per cell; fallbacks {gp.fallbacks}")
+    print("growth with the map:")
+    sizes, times = (100, 200, 400, 1000), []
+    for cells in sizes:
+        gp = full_map(cells, rng)
+        points = scan(POINTS * cells**2 // 200**2, 0.0, 0.1 * cells, rng)
+
+        def again(gp: GridGP = gp, points: tuple[np.ndarray, np.ndarray] = points) -> None:
+            gp.update(*points)
+            gp.posterior()
+
+        found = cost(again, 3)
+        times.append(found.cpu)
+        print(f"  {cells:5} x {cells:<5} {found}")
+    exponent = np.polyfit(np.log(np.square(sizes)), np.log(times), 1)[0]
+    print(f"  processor time grows as cells^{exponent:.2f}")
+    print(f"start to first posterior, compiled code cached: {start_time():.1f} s")
+
+
+if __name__ == "__main__":
+    main()
