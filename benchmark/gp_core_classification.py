@@ -1,6 +1,7 @@
 """Classifiers side by side with scikit-learn: GP fit and prediction, logistic regression; and what EP costs.
 
-    OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 python benchmark/gp_core_classification.py [--quick] [--fit-only] [--turns 3]
+    OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 python benchmark/gp_core_classification.py
+        [--quick] [--fit-only] [--turns 3]
 
 Ratios are what counts: both libraries run in turn in one process, and each figure is the best of several
 turns. The GP fits start from the same hyperparameters and search with the same optimiser (L-BFGS-B) in the
