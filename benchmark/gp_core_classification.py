@@ -1,6 +1,7 @@
 """Classifiers side by side with scikit-learn: GP fit and prediction, logistic regression; and what EP costs.
 
-    OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 python benchmark/gp_core_classification.py [--quick] [--fit-only]
+    OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 python benchmark/gp_core_classification.py
+        [--quick] [--fit-only] [--turns 3]
 
 Ratios are what counts: both libraries run in turn in one process, and each figure is the best of several
 turns. The GP fits start from the same hyperparameters and search with the same optimiser (L-BFGS-B) in the
@@ -108,11 +109,12 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="small sizes, one turn")
     parser.add_argument("--fit-only", action="store_true", help="only the GP fit with one length scale")
+    parser.add_argument("--turns", type=int, default=3, help="how often each library runs")
     options = parser.parse_args()
     quick = options.quick
     warnings.simplefilter("ignore")
     print("threads:", ", ".join(f"{lib['internal_api']} {lib['num_threads']}" for lib in threadpool_info()))
-    n, turns = (200, 1) if quick else (1000, 3)
+    n, turns = (200, 1) if quick else (1000, options.turns)
     gp_fit(n, turns, 1.0)
     if options.fit_only:
         return

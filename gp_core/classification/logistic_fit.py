@@ -169,7 +169,7 @@ class _Problem:
         diagonal = np.einsum("bii->bi", system)
         diagonal += np.tile(self.penalty, L)
         # Features that repeat each other, and points that are all certain, leave H singular: a little of
-        # what H would be for undecided points keeps the step finite.
+        # what H would be for undecided points keeps the step finite, and features that underflow at 0.
         undecided = np.tile(weights @ self.Phi**2, L)
-        diagonal += 1e-12 * diagonal + 1e-14 * undecided + np.finfo(np.float64).tiny
+        diagonal += 1e-12 * diagonal + 1e-14 * undecided + np.sqrt(np.finfo(np.float64).tiny)
         return p, system

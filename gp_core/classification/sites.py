@@ -89,9 +89,11 @@ def solve_sites(K: Array, start: LatentPosterior, project: Projection, *, tol: f
         cavity = Cavity((q.mean - q.variance * nu) / q.kept, q.variance / q.kept)
         mean, variance = project(cavity, q)
         std = np.sqrt(q.variance)
-        gap = max(
-            float(np.max(np.abs(mean - q.mean) / std)), float(np.max(np.abs(variance / q.variance - 1.0)))
-        )
+        gap = float(np.max(np.abs([(mean - q.mean) / std, variance / q.variance - 1.0])))
+        if not np.isfinite(gap):
+            raise ValueError(
+                "the posterior is not finite here: bound the kernel's variance, or scale the inputs"
+            )
         if gap <= tol or iteration == max_iter:
             break
         # The site that turns the cavity into the projection (Rasmussen & Williams 3.59).
