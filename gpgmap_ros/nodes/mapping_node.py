@@ -42,7 +42,7 @@ from gpgmap_ros.nodes.outputs import MapPublishers
 from gpgmap_ros.nodes.pose_sources import PoseSource, SensorPose, pose_source_of
 from gpgmap_ros.nodes.tally import Tally
 from gpgmap_ros.nodes.worker import WaitingCloud, Worker
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.pipeline import CloudReport, MappingPipeline
 from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
 
 # Clouds of several sensors may overtake each other by this much; a larger step back is a new recording.
@@ -285,7 +285,8 @@ class MappingNode(LifecycleNode):
             return False
         self._tally.took("fusing", time.perf_counter() - start)
         self._tally.count("points used", report.used)
-        self._tally.count("points filtered", report.filtered)
+        self._tally.count("points filtered", report.filtered - report.held)
+        self._tally.count("points held back", report.held)
         self._tally.count("points outside the map", report.outside)
         self._newest_stamp = max(self._newest_stamp, cloud.stamp)
         if report.submap is not None:
@@ -294,7 +295,7 @@ class MappingNode(LifecycleNode):
         if report.submap_error:
             self._warnings.warn("submap not stored", report.submap_error)
         if not report.used:
-            self._drop("no_point_in_map", f"all {report.points} points are filtered out or outside the map")
+            self._drop(*why_unused(report))
             return False
         self._map = None
         self._tally.count("clouds used")
@@ -333,6 +334,14 @@ class MappingNode(LifecycleNode):
     def _drop(self, reason: str, text: str) -> None:
         self._tally.count(f"clouds dropped: {reason}")
         self._warnings.warn(f"dropped {reason}", f"cloud dropped ({reason}): {text}")
+
+
+def why_unused(report: CloudReport) -> tuple[str, str]:
+    """Reason and text for a cloud none of whose points went into the map."""
+    if report.held:
+        text = f"{report.held} of {report.points} points contradict the map and wait to be confirmed (gate.*)"
+        return "held_back", text
+    return "no_point_in_map", f"all {report.points} points are filtered out (filter.*) or outside the map"
 
 
 def resident_megabytes() -> float:
