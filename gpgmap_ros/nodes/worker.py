@@ -15,6 +15,9 @@ from typing import Any, Generic, TypeVar
 Ready = TypeVar("Ready")
 
 
+PATIENCE = 3.0  # while clouds wait, publishing takes a third of the time at most
+
+
 @dataclass(frozen=True)
 class WaitingCloud:
     """A cloud as it came, and when (monotonic seconds)."""
@@ -53,6 +56,7 @@ class Worker(Generic[Ready]):
         self._busy = threading.RLock()
         self._changed = self._closing = False
         self._published = float("-inf")
+        self._cost = 0.0  # seconds that the last publication took
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -114,9 +118,14 @@ class Worker(Generic[Ready]):
             self._changed = False
             self._published = time.monotonic()
             self._publish()
+            self._cost = time.monotonic() - self._published
 
     def _due(self) -> bool:
-        return self._changed and time.monotonic() >= self._published + self.period
+        return self._changed and time.monotonic() >= self._published + self._pause()
+
+    def _pause(self) -> float:
+        """From one publication to the next: longer while clouds wait, so that they are fused rather than lost."""
+        return max(self.period, PATIENCE * self._cost) if self._queue else self.period
 
     def _time_to_publication(self) -> float | None:
-        return max(self._published + self.period - time.monotonic(), 0.0) if self._changed else None
+        return max(self._published + self._pause() - time.monotonic(), 0.0) if self._changed else None

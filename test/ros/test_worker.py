@@ -123,6 +123,20 @@ def test_the_map_goes_out_no_oftener_than_the_period_but_the_last_change_does(ma
     assert len(recorder.published) <= 3
 
 
+def test_a_costly_map_does_not_starve_the_clouds(made: object) -> None:
+    """Publishing takes longer than its period: most of the time must still go to the clouds that wait."""
+    recorder, worker = made(period=0.01)
+    publish, fuse = recorder.publish, recorder.fuse
+    worker._publish = lambda: (time.sleep(0.1), publish())
+    worker._fuse = lambda ready: (time.sleep(0.02), fuse(ready))[1]
+    for number in range(100, 150):
+        worker.put(cloud(number))
+    recorder.wait_for(lambda: recorder.published and recorder.published[-1] == 50)
+    assert recorder.fused == list(range(100, 150))
+    # 50 clouds of 20 ms: a map at the first, then one per 300 ms, and the last
+    assert len(recorder.published) <= 9
+
+
 def test_nothing_goes_out_without_a_change(made: object) -> None:
     recorder, worker = made()
     worker.put(cloud(0))
