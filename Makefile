@@ -38,8 +38,8 @@ bench: setup-dev
 
 docs: setup-dev
 	@$(BIN)/python tools/make_docs.py
-	@$(BIN)/python docs/make_gallery.py
-	@$(BIN)/python docs/gallery_classification.py
+	@PYTHONPATH=. $(BIN)/python docs/make_gallery.py
+	@PYTHONPATH=. $(BIN)/python docs/gallery_classification.py
 
 setup:
 	@sh tools/setup.sh run
