@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 python benchmark/gp_core_regression.py [--large] [--cpu]
 
 Ratios are what counts: both libraries run in turn in one process, and each figure is the best of several
-turns. --quick is a small run, --large adds the fit at n = 5000. --cpu takes processor time in place of elapsed
+turns. --quick is a small run, --large adds the fit at n = 5000. --cpu takes processor time, not elapsed
 time: on a machine that others use too, with OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1, that is the steadier
 figure.
 """
