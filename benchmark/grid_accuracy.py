@@ -19,7 +19,7 @@ from gp_core.kernels import RBF
 import sys  # isort: skip
 
 sys.path.insert(0, str(ROOT / "test" / "gp_core" / "grid"))
-from exact import draw, exact_posterior, points_with_holes  # noqa: E402
+from exact import draw, exact_posterior, points_with_holes
 
 SETTINGS = {
     "halo 1": Tiles(TileSize(3.0, 1.0, 0.5, 1e-6), TileSize(3.0, 1.0, 0.4, 1e-6), SMOOTH.likelihood),

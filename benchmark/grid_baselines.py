@@ -89,8 +89,7 @@ def cell_means(task: Task) -> Prediction:
 
 
 def sklearn_exact(task: Task) -> Prediction:
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process import kernels
+    from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
     model = GaussianProcessRegressor(
         kernels.ConstantKernel(task.variance) * kernels.RBF(task.length), alpha=task.noise, optimizer=None
@@ -220,8 +219,10 @@ def learned(survey: Survey) -> Task:
     found = gp.fit_hyperparameters()
     variance, length = np.exp(found.kernel.theta)
     print(
-        f"\n{survey.name}: {len(survey.z)} points, {survey.side:.0f} m; learned in {time.perf_counter() - start:.1f} s: "
-        f"length {length:.2f} m, deviation {np.sqrt(variance):.3f} m, noise {np.sqrt(gp.noise_variance):.4f} m"
+        f"\n{survey.name}: {len(survey.z)} points, {survey.side:.0f} m; "
+        f"learned in {time.perf_counter() - start:.1f} s: "
+        f"length {length:.2f} m, deviation {np.sqrt(variance):.3f} m, "
+        f"noise {np.sqrt(gp.noise_variance):.4f} m"
     )
     return Task(survey, float(length), float(variance), gp.noise_variance)
 
@@ -268,10 +269,8 @@ def main() -> None:
             density = float(np.mean(-0.5 * (error**2 / variance + np.log(2.0 * np.pi * variance))))
             rmse = float(np.sqrt(np.mean(error**2)))
             inside = [100.0 * np.mean(np.abs(error) < k * np.sqrt(variance)) for k in (1.0, 2.0, 3.0)]
-            print(
-                f"{name:30}{seconds:10.2f} s{rmse:10.4f}{density:13.3f}{inside[0]:10.1f}{inside[1]:7.1f}{inside[2]:7.1f}",
-                flush=True,
-            )
+            shares = f"{inside[0]:10.1f}{inside[1]:7.1f}{inside[2]:7.1f}"
+            print(f"{name:30}{seconds:10.2f} s{rmse:10.4f}{density:13.3f}{shares}", flush=True)
             axes.semilogx(
                 seconds,
                 density,
