@@ -19,7 +19,7 @@ PICTURES = ROOT / "docs" / "benchmarks"
 
 @dataclass(frozen=True)
 class Cost:
-    """What a call costs: the shortest and the median wall time, and the processor time of all threads, in s."""
+    """What a call costs in s: shortest and median wall time, and processor time of all threads."""
 
     wall: float
     median: float
@@ -30,7 +30,7 @@ class Cost:
 
 
 def cost(call: Callable[[], Any], repeats: int, before: Callable[[], Any] = lambda: None) -> Cost:
-    """Time `call`, after `before`, which is not timed. Processor time is what a shared machine can't distort."""
+    """Time `call`, after `before`, which is not timed. A shared machine distorts processor time least."""
     walls, cpus = [], []
     for _ in range(repeats):
         before()

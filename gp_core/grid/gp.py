@@ -57,8 +57,8 @@ ROUGH: Final = Tiles(
     TileSize(core=1.5, halo=1.2, window=1.0, cutoff=4e-8, most=560),
     TileSize(core=2.0, halo=1.0, window=1.0, cutoff=1e-6, most=400),
 )
-SMOOTH_FIT: Final = TileSize(core=8.0, halo=0.5, window=2.0, cutoff=1e-9, most=400)
-ROUGH_FIT: Final = TileSize(core=4.0, halo=0.5, window=2.0, cutoff=1e-7, most=400)
+SMOOTH_FIT: Final = TileSize(core=5.0, halo=0.5, window=2.0, cutoff=3e-9, most=260)
+ROUGH_FIT: Final = TileSize(core=3.0, halo=0.5, window=2.0, cutoff=1e-7, most=300)
 COARSEST: Final = 1.7
 """Blocks per correlation length below which a lattice can't carry a kernel."""
 _CHUNK: Final = 131072

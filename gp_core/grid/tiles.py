@@ -19,6 +19,7 @@ products per tile. The same step backwards gives the variance at every cell from
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -246,10 +247,18 @@ Blocks = tuple[tuple[int, int], tuple[int, int]]
 
 
 def tile_blocks(prior: Prior, size: TileSize) -> Blocks:
-    """The given size in blocks."""
-    q = [prior.scale[axis] / prior.spacing[axis] for axis in (0, 1)]
-    x, y = ((max(1, round(size.core * k)), max(2, round(size.halo * k))) for k in q)
+    """The given size in blocks, smaller for a rough kernel that dense data pin down over shorter distances."""
+    shrink = _shrink(prior)
+    q = [shrink * prior.scale[axis] / prior.spacing[axis] for axis in (0, 1)]
+    x, y = ((max(1, round(size.core * k)), max(2, math.ceil(size.halo * k - 0.1))) for k in q)
     return x, y
+
+
+def _shrink(prior: Prior) -> float:
+    """Matern 5/2 is resolved down to lengths that fall as information^(-1/7): tiles keep their number of modes."""
+    if not prior.rough:
+        return 1.0
+    return float(np.clip((INFORMATION / prior.information) ** (1.0 / 7.0), 0.5, 1.0))
 
 
 def make_tile_model(prior: Prior, size: TileSize, blocks: Blocks | None = None) -> TileModel:
@@ -260,7 +269,7 @@ def make_tile_model(prior: Prior, size: TileSize, blocks: Blocks | None = None) 
     blocks = blocks or tile_blocks(prior, size)
     axes: list[tuple[int, int, Array, Array]] = []
     for axis in (0, 1):
-        q = prior.scale[axis] / prior.spacing[axis]
+        q = _shrink(prior) * prior.scale[axis] / prior.spacing[axis]
         core, halo = blocks[axis]
         n = core + 2 * halo + DEGREE
         lags = (prior.along_x(n), prior.along_y(n))[axis] / np.sqrt(prior.along_x(1)[0])
