@@ -25,8 +25,9 @@ help:
 demo: setup
 	@$(BIN)/gpgmap demo --out out/demo
 
+# two workers; a file's tests stay together, because they share what is costly to make
 test: setup-dev
-	@$(BIN)/python -m pytest --basetemp=$(CACHE)/pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --basetemp=$(CACHE)/pytest $(ARGS)
 
 lint: setup-dev
 	@$(BIN)/ruff check .

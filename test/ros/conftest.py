@@ -16,14 +16,16 @@ from client import RosClient
 
 from gpgmap_ros.processes import Child, isolated_ros_environment
 
-_domains = itertools.count(os.getpid() % 80)
+# Workers of a parallel run each have their own range of domains; 1 to 100 are safe everywhere.
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_domains = (1 + (40 * _worker + os.getpid() % 20 + count % 20) % 100 for count in itertools.count())
 
 Start = Callable[..., Child]
 
 
 @pytest.fixture
 def ros_environment(tmp_path: Path) -> dict[str, str]:
-    environment = isolated_ros_environment(tmp_path / "logs", domain_id=1 + next(_domains) % 100)
+    environment = isolated_ros_environment(tmp_path / "logs", domain_id=next(_domains))
     environment["ROS_PYTHON_CHECK_FIELDS"] = "1"
     return environment
 
