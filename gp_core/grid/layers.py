@@ -97,7 +97,7 @@ class VarianceLayers:
         self.rest += np.concatenate([[prior.unresolved], prior.unresolved_gradient])[:, None, None]
         self._y = [np.ascontiguousarray(p, dtype=np.float32) for p in y_pairs]
         self._x = [np.ascontiguousarray(p.T, dtype=np.float32) for p in x_pairs]
-        self.prior = np.concatenate([[prior.variance], prior.gradient_variance])
+        self.prior = prior_variances(prior)
         self.layers = np.empty((3, cell_y.size, cell_x.size))
         self.layers[:] = self.prior[:, None, None]
 
@@ -119,11 +119,17 @@ class VarianceLayers:
                     *self._x,
                     self.tiles.pairs[j],
                     self.rest,
+                    RESOLUTION * self.prior,
                     self.layers,
                 )
                 for j, columns in self.tiles.rows(tiles & ~self.tiles.empty)
             ],
         )
+
+
+def prior_variances(prior: Prior) -> Array:
+    """(3,) of value, d/dx and d/dy."""
+    return np.concatenate([[prior.variance], prior.gradient_variance])
 
 
 def mean_at(tiles: MeanField, x: Array, y: Array) -> Array:
@@ -146,7 +152,7 @@ def mean_at(tiles: MeanField, x: Array, y: Array) -> Array:
 def variance_at(tiles: VarianceField, prior: Prior, x: Array, y: Array) -> Array:
     """(3, N) variance of value, d/dx and d/dy at points; the prior's where no tile reaches."""
     out = np.empty((3, x.size))
-    out[:] = np.concatenate([[prior.variance], prior.gradient_variance])[:, None]
+    out[:] = prior_variances(prior)[:, None]
     number_y, block_y, t_y, reach_y = _nearest(
         y, tiles.tiling.y, tiles.model.y, tiles.tiling.first_y, tiles.tiling.shape[0]
     )
@@ -167,9 +173,12 @@ def variance_at(tiles: VarianceField, prior: Prior, x: Array, y: Array) -> Array
         _variance_points(
             number_y[k], number_x[k], y_pairs[0], y_pairs[1], x_pairs[0], x_pairs[1], tiles.pairs, k, out
         )
+        out[:, k] = np.maximum(out[:, k], RESOLUTION * prior_variances(prior)[:, None])
     return out
 
 
+RESOLUTION: Final = 1e-8
+"""Share of the prior variance that float32 can tell from none; smaller variances are raised to it."""
 _POINTS: Final = 4096
 """Points whose tables are held at a time."""
 
@@ -245,7 +254,9 @@ def _mean_cells(columns, y_range, x_starts, y_values, y_slopes, x_values, x_slop
 
 
 @njit(cache=True, nogil=True)
-def _variance_cells(columns, y_range, x_starts, y_values, y_slopes, x_values, x_slopes, pairs, rest, layers):  # type: ignore[no-untyped-def]
+def _variance_cells(
+    columns, y_range, x_starts, y_values, y_slopes, x_values, x_slopes, pairs, rest, floor, layers
+):  # type: ignore[no-untyped-def]
     """Variances of value, d/dx and d/dy at the cells of one row of tiles."""
     low, high = y_range[0], y_range[1]
     for n in range(columns.size):
@@ -256,8 +267,9 @@ def _variance_cells(columns, y_range, x_starts, y_values, y_slopes, x_values, x_
         X = np.ascontiguousarray(x_values[:, left:right])
         S = np.ascontiguousarray(x_slopes[:, left:right])
         along_y = np.dot(y_values[low:high], pairs[i])
-        layers[0, low:high, left:right] = np.dot(along_y, X) + rest[0, low:high, left:right]
-        layers[1, low:high, left:right] = np.dot(along_y, S) + rest[1, low:high, left:right]
-        layers[2, low:high, left:right] = (
-            np.dot(np.dot(y_slopes[low:high], pairs[i]), X) + rest[2, low:high, left:right]
-        )
+        across = np.dot(y_slopes[low:high], pairs[i])
+        for k, part in enumerate((np.dot(along_y, X), np.dot(along_y, S), np.dot(across, X))):
+            for j in range(high - low):
+                for m in range(right - left):
+                    value = part[j, m] + rest[k, low + j, left + m]
+                    layers[k, low + j, left + m] = max(value, floor[k])

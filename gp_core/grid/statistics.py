@@ -7,8 +7,8 @@ A point (x, y) with height z and noise variance r lies in one block, at (s, t) i
     totals        = sum  (z - z_0)^2 / r,   number of points,   sum log r
 
 from which W' R^-1 z follows exactly and W' R^-1 W to a millionth, for functions as smooth on a block as the
-kernel makes them. Statistics on the same lattice add, subtract and scale, so that order, batching and merging do not
-matter beyond round-off, and forgetting is a factor.
+kernel makes them. Statistics on the same lattice add, subtract and scale, so that order, batching and merging
+do not matter beyond round-off, and forgetting is a factor.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ Blocks = tuple[tuple[int, int], tuple[int, int]]
 
 
 def tile_blocks(prior: Prior, size: TileSize) -> Blocks:
-    """The given size in blocks, smaller for a rough kernel that dense data pin down over shorter distances."""
+    """The given size in blocks; smaller for a rough kernel that dense data pin down at short range."""
     shrink = _shrink(prior)
     q = [shrink * prior.scale[axis] / prior.spacing[axis] for axis in (0, 1)]
     x, y = ((max(1, round(size.core * k)), max(2, math.ceil(size.halo * k - 0.1))) for k in q)
@@ -255,7 +255,7 @@ def tile_blocks(prior: Prior, size: TileSize) -> Blocks:
 
 
 def _shrink(prior: Prior) -> float:
-    """Matern 5/2 is resolved down to lengths that fall as information^(-1/7): tiles keep their number of modes."""
+    """Rough kernels are resolved down to lengths that fall as information^(-1/7), and tiles with them."""
     if not prior.rough:
         return 1.0
     return float(np.clip((INFORMATION / prior.information) ** (1.0 / 7.0), 0.5, 1.0))
