@@ -254,9 +254,9 @@ def _mean_cells(columns, y_range, x_starts, y_values, y_slopes, x_values, x_slop
 
 
 @njit(cache=True, nogil=True)
-def _variance_cells(
+def _variance_cells(  # type: ignore[no-untyped-def]
     columns, y_range, x_starts, y_values, y_slopes, x_values, x_slopes, pairs, rest, floor, layers
-):  # type: ignore[no-untyped-def]
+):
     """Variances of value, d/dx and d/dy at the cells of one row of tiles."""
     low, high = y_range[0], y_range[1]
     for n in range(columns.size):
