@@ -62,8 +62,10 @@ def test_every_output_shows_the_same_ground(client: RosClient, start_node: Any) 
     risk = np.array(last["traversability"].data).reshape(10, 15)
     known = np.isfinite(elevation)
     assert (risk[~known] == -1).all()
-    assert (risk[seen] <= 10).all()
     assert (risk[seen] >= 0).all()
+    # flat ground is safe where its surroundings are known too: a step could hide just beyond them
+    middle = (np.abs(x)[None, :] < 0.6) & (np.abs(y)[:, None] < 0.6)
+    assert (risk[middle] <= 10).all()
 
     surface = read_xyz(last["surface"])
     assert len(surface) <= known.sum()  # cells at exactly (0, 0, 0) would be no return
