@@ -1,0 +1,198 @@
+"""Is it the same ground? Evidence that stands a test, from slopes, which took no part in the fit.
+
+**How alike.** Over the shared cells, a the source's slopes (turned), b the target's, the correlation is
+rho = a.b / |a||b|. The likelihood ratio of "same ground" against "unrelated ground of this roughness" for Gaussian
+fields is
+
+    L = -n/2 log(1 - rho^2),       n = m |a|^2 |b|^2 / sum_s C(s)^2,      C(s) = sum a(x) b(x + s)
+
+for m cells. n is the number of independent ones (Bartlett, 1946): the correlation at the pose is compared with that
+at all other shifts s, so that parallel ridges, which correlate everywhere, count for little. Where few cells hold
+most of the relief (the shore of a lake) no more than those can agree: n is also scaled by twice the participation
+|a|^2 |b|^2 / (m sum |a_i|^2 |b_i|^2), which is 1 for Gaussian fields, where that is below 1. L is taken for all relief
+and for detail alone.
+
+**How well, against the variances of both maps.** Reduced chi-squares of heights and slopes,
+
+    lambda_z = mean r_z^2 / (v_A + v_B),          lambda_g = mean |r_g|^2 / 2 (u_A + u_B),
+
+with Student's t for the tails. They are 1 if the GP's kernel describes the terrain and grow with what it can't follow,
+but they grow together: what is left between two maps of one place has the correlation length of the GP's errors. Between
+different places forms are left over that are larger than that, and lambda_z is many times lambda_g. The test is on
+their ratio. It knows no terrain, no unit and no noise level.
+
+**Probability.** A logistic function of log ratio and log likelihood, fitted once (benchmark/closure_calibration.py).
+Only one pose can be right: with odds o_i of each distinct pose, that of the best is o_1 / (1 + sum o_i). A ridge that fits
+in two places is refused by that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+from scipy.ndimage import gaussian_filter
+
+from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.refinement import NU, Alignment, Overlay, overlay
+from gpgmap_ros.closure.surface import Surface
+
+Array = NDArray[np.float64]
+
+MOST_CELLS = 4000
+"""Above this many shared cells every second one is enough: slopes are smooth over two cells."""
+EM_STEPS = 12
+INTERCEPT, PER_LOG_RATIO, PER_LOG_LIKELIHOOD = -16.0, 6.0, 7.0
+"""Of the logistic function, fitted by benchmark/closure_calibration.py."""
+TILT_LIMIT = 3.7
+"""In standard deviations of the prior: 99.9 % of two-dimensional Gaussian errors are smaller."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What speaks for one pose.
+
+    overlap: shared part of the smaller map, by weight; cells: shared cells that were compared
+    coherence, detail_coherence: rho of all relief and of detail; independent, detail_independent: n of both
+    likelihood: L of all relief plus L of detail
+    height_scale, slope_scale: lambda_z, lambda_g; ratio: lambda_g / lambda_z
+    height_rms, slope_rms: of the residuals, weighted; heights in cells
+    tilt: roll and pitch together, degrees; converged: whether the refinement did
+    """
+
+    overlap: float
+    cells: int
+    coherence: float
+    detail_coherence: float
+    independent: float
+    detail_independent: float
+    likelihood: float
+    height_scale: float
+    slope_scale: float
+    ratio: float
+    height_rms: float
+    slope_rms: float
+    tilt: float
+    converged: bool
+
+
+def evidence(
+    alignment: Alignment, source: Surface, target: Surface, config: ClosureConfig
+) -> Evidence | None:
+    """The evidence for a pose; None where the maps share too little to tell."""
+    every = 2 if alignment.shared > MOST_CELLS else 1
+    over = overlay(alignment, source, target, config, every)
+    shared = over.weight > 0.0
+    cells = int(shared.sum())
+    if cells * every**2 < config.min_cells:
+        return None
+    over = cropped(over, shared)
+    shared = over.weight > 0.0
+    w = over.weight
+    a, b = compared(over, config)
+    rho, n = likeness(w, a, b)
+    blur = config.detail_cells / every
+    rho_detail, n_detail = likeness(w, without_trend(w, a, blur), without_trend(w, b, blur))
+    slope_residual = np.sum((over.source_slope - over.target_slope) ** 2, axis=0)
+    height_scale = unit_variance(over.residual[shared] ** 2 / over.variance[shared], 1)
+    slope_scale = unit_variance(slope_residual[shared] / over.slope_variance[shared], 2)
+    total = float(w.sum())
+    return Evidence(
+        overlap=total * every**2 / min(source.area, target.area),
+        cells=cells,
+        coherence=rho,
+        detail_coherence=rho_detail,
+        independent=n,
+        detail_independent=n_detail,
+        likelihood=likelihood(rho, n) + likelihood(rho_detail, n_detail),
+        height_scale=height_scale,
+        slope_scale=slope_scale,
+        ratio=slope_scale / height_scale,
+        height_rms=float(np.sqrt(np.sum(w * over.residual**2) / total)),
+        slope_rms=float(np.sqrt(np.sum(w * slope_residual) / total)),
+        tilt=float(np.rad2deg(np.hypot(alignment.R[0, 2], alignment.R[1, 2]))),
+        converged=alignment.converged,
+    )
+
+
+def compared(over: Overlay, config: ClosureConfig) -> tuple[Array, Array]:
+    """The fields (C, rows, columns) whose likeness is tested: slopes, or heights where gradients are left out."""
+    if config.use_gradient:
+        return over.source_slope, over.target_slope
+    height = over.points[2]
+    return height[None], (height - over.residual)[None]
+
+
+def cropped(over: Overlay, shared: NDArray[np.bool_]) -> Overlay:
+    """The part of the lattice that holds the shared cells."""
+    rows, columns = np.flatnonzero(shared.any(1)), np.flatnonzero(shared.any(0))
+    box = np.s_[..., rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return Overlay(*(getattr(over, name)[box] for name in Overlay.__dataclass_fields__))
+
+
+def likeness(w: Array, a: Array, b: Array) -> tuple[float, float]:
+    """rho and n of two fields (C, rows, columns) with weights w (rows, columns)."""
+    total = w.sum()
+    root = np.sqrt(w)
+    a = (root * (a - np.sum(w * a, axis=(1, 2), keepdims=True) / total)).astype(np.float32)
+    b = (root * (b - np.sum(w * b, axis=(1, 2), keepdims=True) / total)).astype(np.float32)
+    energy_a, energy_b = np.sum(a * a, axis=0, dtype=np.float64), np.sum(b * b, axis=0, dtype=np.float64)
+    product = float(energy_a.sum() * energy_b.sum())
+    if product <= 0.0:
+        return 0.0, 0.0
+    shape = [fft.next_fast_len(2 * size, real=True) for size in w.shape]
+    cross = np.sum(np.conj(fft.rfft2(a, s=shape)) * fft.rfft2(b, s=shape), axis=0)
+    # Parseval, from the half spectrum: all columns but the first (and an even last one) stand for two.
+    twice = np.full(cross.shape[1], 2.0)
+    twice[0] = 1.0
+    if shape[1] % 2 == 0:
+        twice[-1] = 1.0
+    spread = float(np.sum(twice * np.abs(cross).astype(np.float64) ** 2)) / (shape[0] * shape[1])
+    cells = int(np.count_nonzero(w))
+    together = float(np.sum(energy_a * energy_b)) * cells
+    concentration = min(1.0, 2.0 * product / together) if together > 0.0 else 0.0
+    rho = float(np.sum(a * b, dtype=np.float64)) / np.sqrt(product)
+    return float(np.clip(rho, -1.0, 1.0)), cells * product / spread * concentration
+
+
+def without_trend(w: Array, a: Array, blur: float) -> Array:
+    """The fields less their weighted mean over `blur` cells."""
+    total = np.maximum(gaussian_filter(w, blur, mode="constant", truncate=3.0), 1e-9)
+    trend = [gaussian_filter(w * part, blur, mode="constant", truncate=3.0) / total for part in a]
+    return np.where(w > 0.0, a - np.stack(trend), 0.0)
+
+
+def likelihood(rho: float, n: float) -> float:
+    """L; 0 for an anticorrelation."""
+    return -0.5 * n * float(np.log1p(-min(max(rho, 0.0) ** 2, 1.0 - 1e-6)))
+
+
+def unit_variance(squared: Array, dimensions: int) -> float:
+    """Scale of multivariate Student's t from squared normalised residuals (N,), by EM."""
+    scale = float(np.mean(squared)) / dimensions
+    for _ in range(EM_STEPS):
+        if scale <= 0.0:
+            return float(np.finfo(float).tiny)
+        scale = float(np.mean((NU + dimensions) / (NU + squared / scale) * squared)) / dimensions
+    return scale
+
+
+def log_odds(found: Evidence, config: ClosureConfig) -> float:
+    """log of P(right) / P(wrong) of one pose, before others are considered."""
+    ratio = min(np.log(max(found.ratio, 1e-12)), 0.0) if config.use_gradient else 0.0
+    return INTERCEPT + PER_LOG_RATIO * ratio + PER_LOG_LIKELIHOOD * float(np.log(max(found.likelihood, 1e-3)))
+
+
+def objection(found: Evidence, config: ClosureConfig) -> str:
+    """Why a pose can't be accepted whatever its probability; empty where nothing speaks against it."""
+    if found.overlap < config.min_overlap:
+        return (
+            f"too little overlap: {found.overlap:.0%} of the smaller map, {config.min_overlap:.0%} is needed"
+        )
+    if not found.converged:
+        return "the refinement did not converge: the surfaces do not lie on each other"
+    if found.tilt > TILT_LIMIT * config.tilt_std:
+        return f"the maps fit only if one is tilted by {found.tilt:.1f} deg: their frames are gravity-aligned"
+    return ""
