@@ -33,7 +33,7 @@ class ClosureConfig:
     )
     threads: int = setting(2, "threads that share one registration or query", low=1, high=64)
     accept_probability: float = setting(
-        0.99, "a closure is accepted when it is at least this probable", low=0.5, high=1.0
+        0.95, "a closure is accepted when it is at least this probable", low=0.5, high=1.0
     )
 
     def __post_init__(self) -> None:

@@ -1,14 +1,14 @@
 """How well a pose is known, from what is left between the two surfaces.
 
 Heights at neighbouring cells err together, so that the inverse of the normal matrix, which counts each cell as
-independent, is far too small. The pose error of a weighted fit is A^-1 sum_i x_i u_i with x_i = J_i / sqrt(lambda v_i) and
-u_i the normalised residuals, and its covariance
+independent, is far too small. The pose error of a weighted fit is A^-1 sum_i x_i psi(u_i), with
+x_i = J_i / sqrt(lambda v_i) and u_i the normalised residuals, and its covariance
 
     Sigma = A^-1 B A^-1,      A = sum_i psi'_i x_i x_i',      B = sum_ij x_i x_j' C(p_i - p_j)
 
 with C the autocovariance of the psi(u_i), estimated from the residuals themselves at all lags up to `LAGS` cells,
-averaged over directions and tapered (Conley, 1999). J is the direction in which each cell is informative: a smooth slope
-says nothing along its contour, A is small there, and Sigma is large.
+averaged over directions and tapered (Conley, 1999). J is the direction in which each cell is informative: a smooth
+slope says nothing along its contour, A is small there, and Sigma is large.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ Array = NDArray[np.float64]
 
 LAGS = 24
 """Cells beyond which residuals are taken as independent."""
-INFLATION = 1.0
-"""Ratio of real squared errors to Sigma, fitted once with the acceptance probability."""
-FLOOR = 0.0
-"""Standard deviation of x, y and z, in cells, below which no pose of a gridded map is known."""
+INFLATION = 2.0
+"""Ratio of real squared errors to Sigma, fitted once with the acceptance probability: the fit takes up part of what it
+should leave as residual, and the errors have heavier tails than a stationary field."""
+FLOOR = 0.05
+"""Standard deviation, in cells, of errors that are common to a whole map and so leave no residual (georeference, sensor
+mount, drift within the submap): what two flight lines of one survey differ by, beyond their residuals."""
 
 
 def covariance_of(alignment: Alignment, source: Surface, target: Surface, config: ClosureConfig) -> Array:
-    """(6, 6) covariance of (x, y, z, roll, pitch, yaw) at `alignment.centre` along the target's axes; cells, radians."""
+    """(6, 6) covariance of (x, y, z, roll, pitch, yaw) at `alignment.centre`, target's axes, cells and radians."""
     over = overlay(alignment, source, target, config)
     mask = over.weight > 0.0
     X, u = influences(over, mask, alignment)
@@ -49,7 +51,11 @@ def covariance_of(alignment: Alignment, source: Surface, target: Surface, config
         B[axis, axis] += weight * INDEPENDENT_EVERY**2
     inverse = np.linalg.inv(A + 1e-9 * np.diag(np.diag(A)))
     sigma = INFLATION * inverse @ B @ inverse
-    sigma[np.diag_indices(3)] += FLOOR**2
+    spread = over.points[:, mask] - alignment.centre[:, None]
+    lever2 = float(np.mean(np.sum(spread[:2] ** 2, axis=0)))  # a rotation moves the cells by its lever
+    sigma[np.diag_indices(6)] += FLOOR**2 * np.array(
+        [1.0, 1.0, 1.0, 1.0 / lever2, 1.0 / lever2, 1.0 / lever2]
+    )
     return 0.5 * (sigma + sigma.T)
 
 

@@ -78,7 +78,7 @@ def refine(
     """Gauss-Newton from `start`, on every `every`-th cell in x and y, at most `steps` steps."""
     t, scale = start.t, start.scale
     if scale <= 0.0:
-        t = t + [0.0, 0.0, height_step(start.R, t, source, target, every)]
+        t = t + np.array([0.0, 0.0, height_step(start.R, t, source, target, every)])
     # The sum over cells counts each as independent; the prior must weigh as much against it as against the truth.
     information = INDEPENDENT_EVERY**2 / every**2 * np.deg2rad(config.tilt_std) ** -2.0
     R, t, centre, (scale, shared, taken, moved) = descend(

@@ -40,7 +40,7 @@ class Registration:
 
     T_target_source: (4, 4) rigid, determinant +1; the identity where nothing was found
     covariance: (6, 6) over (x, y, z, roll, pitch, yaw), metres and radians: errors of the position and, about the
-        target's axes, of the orientation of the source's frame, as in nav_msgs/Odometry; infinite where nothing was found
+        target's axes, of the orientation of the source's frame, as in nav_msgs/Odometry; infinite if nothing was found
     probability: that this pose is right; score: its likelihood ratio against unrelated ground, in nats
     accepted: whether to believe it; reason: why, in one sentence
     overlap: shared part of the smaller map

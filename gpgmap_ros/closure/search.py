@@ -82,8 +82,10 @@ def canvas_for(radius: float, config: ClosureConfig, cells: int | None = None) -
 class Prepared:
     """The fields of one surface on a canvas, and their spectra, computed when first asked for."""
 
-    def __init__(self, surface: Surface, canvas: Canvas, config: ClosureConfig) -> None:
-        self.surface, self.canvas, self._threads = surface, canvas, config.threads
+    def __init__(
+        self, surface: Surface, canvas: Canvas, config: ClosureConfig, threads: int | None = None
+    ) -> None:
+        self.surface, self.canvas, self._threads = surface, canvas, threads or config.threads
         self._bands = [relief(surface, canvas, config)]
         if config.use_gradient:
             self._bands.append(detail(surface, self._bands[0], config))

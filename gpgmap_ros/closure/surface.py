@@ -32,7 +32,7 @@ class Surface:
 
     weight: trust in [0, 1], 0 where unknown or extrapolated
     height, slope_x, slope_y: finite everywhere, 0 where the weight is 0
-    height_variance, slope_variance: of the GP, in units of cells squared; slopes: mean of the two components
+    height_variance, slope_variance: of the GP, grown with u, in units of cells squared; slopes: mean of x and y
     origin: (2,) metres, centre of cell (0, 0); base: metres, height that was subtracted
     centre: (2,) x and y of the middle of the trusted cells, in cells from the centre of cell (0, 0)
     radius: of the trusted cells around `centre`, in cells; area: sum of the weights
@@ -60,10 +60,11 @@ class Surface:
 def surface_of(map_: GPGMap, config: ClosureConfig) -> Surface:
     """The surface of a map; NotComparable where the map can't be recognised at all.
 
-    The GP's variances are honest between points and too small beyond them wherever the terrain is rougher than the
-    kernel, by a factor that is common to the map. They are therefore read relative to the map's own best part:
+    Wherever the terrain is rougher than the kernel, the GP's variances are too small: by a factor that is common to
+    the map where there is data, and by more between and beyond data, where the error grows about as the square of the
+    variance. They are therefore read relative to the map's own best part, u = slope variance / its lower quartile:
 
-        weight = 1 / (1 + u / WELL_OBSERVED) for u < UNSEEN, else 0;     u = slope variance / its lower quartile.
+        weight = 1 / (1 + u / WELL_OBSERVED) for u < UNSEEN, else 0;      variances are multiplied by max(u, 1).
     """
     missing = [name for name in LAYERS if name not in map_.layers]
     if missing:
@@ -81,7 +82,9 @@ def surface_of(map_: GPGMap, config: ClosureConfig) -> Surface:
         reference = max(float(np.percentile(slope_variance[known], BEST_PART)), np.finfo(np.float32).tiny)
         excess = np.where(known, slope_variance / reference, np.inf)
         weight = np.where(excess < UNSEEN, 1.0 / (1.0 + excess / WELL_OBSERVED), 0.0)
+        growth = np.maximum(excess, 1.0)
     else:
+        growth = np.ones(known.shape)
         weight = known.astype(float)
     trusted = weight > 0.0
     count = int(trusted.sum())
@@ -112,8 +115,8 @@ def surface_of(map_: GPGMap, config: ClosureConfig) -> Surface:
         height=field((layers["elevation"].astype(np.float64) - base) / h),
         slope_x=field(layers["gradient_x"]),
         slope_y=field(layers["gradient_y"]),
-        height_variance=field(layers["variance"] / h**2),
-        slope_variance=field(slope_variance),
+        height_variance=field(growth * layers["variance"] / h**2),
+        slope_variance=field(growth * slope_variance),
         resolution=h,
         origin=np.array(map_.grid.origin) + 0.5 * h,
         base=base,

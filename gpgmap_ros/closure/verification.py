@@ -17,13 +17,13 @@ and for detail alone.
     lambda_z = mean r_z^2 / (v_A + v_B),          lambda_g = mean |r_g|^2 / 2 (u_A + u_B),
 
 with Student's t for the tails. They are 1 if the GP's kernel describes the terrain and grow with what it can't follow,
-but they grow together: what is left between two maps of one place has the correlation length of the GP's errors. Between
-different places forms are left over that are larger than that, and lambda_z is many times lambda_g. The test is on
-their ratio. It knows no terrain, no unit and no noise level.
+but they grow together: what is left between two maps of one place has the correlation length of the GP's errors.
+Between different places forms are left over that are larger than that, and lambda_z is many times lambda_g. The test is
+on their ratio. It knows no terrain, no unit and no noise level.
 
 **Probability.** A logistic function of log ratio and log likelihood, fitted once (benchmark/closure_calibration.py).
-Only one pose can be right: with odds o_i of each distinct pose, that of the best is o_1 / (1 + sum o_i). A ridge that fits
-in two places is refused by that.
+Only one pose can be right: with odds o_i of each distinct pose, that of the best is o_1 / (1 + sum o_i). A ridge that
+fits in two places is refused by that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 MOST_CELLS = 4000
 """Above this many shared cells every second one is enough: slopes are smooth over two cells."""
 EM_STEPS = 12
-INTERCEPT, PER_LOG_RATIO, PER_LOG_LIKELIHOOD = -16.0, 6.0, 7.0
+INTERCEPT, PER_LOG_RATIO, PER_LOG_LIKELIHOOD = -9.0, 11.3, 4.9
 """Of the logistic function, fitted by benchmark/closure_calibration.py."""
 TILT_LIMIT = 3.7
 """In standard deviations of the prior: 99.9 % of two-dimensional Gaussian errors are smaller."""
