@@ -73,7 +73,7 @@ def methods() -> dict[str, Method]:
         "gpgmap_ros": ours(ClosureConfig(threads=one)),
         "without variances": ours(ClosureConfig(threads=one, use_variance=False)),
         "elevation alone": ours(ClosureConfig(threads=one, use_gradient=False)),
-        **{name: peer for name, peer in PEERS.items()},
+        **PEERS,
     }
 
 

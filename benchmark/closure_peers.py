@@ -1,7 +1,7 @@
 """Other ways to register two maps, as their authors provide them, for the same table. Those not installed are left out.
 
-Each takes two GPGMaps and returns T_target_source or None, a confidence, and whether it would be accepted. The peers give
-no accepting threshold of their own for this task: `accepted` is False, and the column R@P1 compares them.
+Each takes two GPGMaps and returns T_target_source or None, a confidence, and whether it would be accepted. The peers
+give no accepting threshold of their own for this task: `accepted` is False, and the column R@P1 compares them.
 """
 
 from __future__ import annotations

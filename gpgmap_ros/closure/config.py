@@ -31,6 +31,13 @@ class ClosureConfig:
     tilt_std: float = setting(
         2.0, "standard deviation of the error in roll and pitch between two maps", "deg", low=0.01, high=20.0
     )
+    common_error: float = setting(
+        0.05,
+        "standard deviation of the position errors that a whole map shares and no residual shows",
+        "cells",
+        low=0.0,
+        high=10.0,
+    )
     threads: int = setting(2, "threads that share one registration or query", low=1, high=64)
     accept_probability: float = setting(
         0.95, "a closure is accepted when it is at least this probable", low=0.5, high=1.0

@@ -9,6 +9,9 @@ x_i = J_i / sqrt(lambda v_i) and u_i the normalised residuals, and its covarianc
 with C the autocovariance of the psi(u_i), estimated from the residuals themselves at all lags up to `LAGS` cells,
 averaged over directions and tapered (Conley, 1999). J is the direction in which each cell is informative: a smooth
 slope says nothing along its contour, A is small there, and Sigma is large.
+
+Errors that are common to a whole map leave no residual: georeference, sensor mount, drift within the submap. They can't
+be seen in a pair, and `common_error` is added for them.
 """
 
 from __future__ import annotations
@@ -25,12 +28,11 @@ Array = NDArray[np.float64]
 
 LAGS = 24
 """Cells beyond which residuals are taken as independent."""
-INFLATION = 2.0
+INFLATION = 2.2
 """Ratio of real squared errors to Sigma, fitted once with the acceptance probability: the fit takes up part of what it
 should leave as residual, and the errors have heavier tails than a stationary field."""
-FLOOR = 0.05
-"""Standard deviation, in cells, of errors that are common to a whole map and so leave no residual (georeference, sensor
-mount, drift within the submap): what two flight lines of one survey differ by, beyond their residuals."""
+VERTICAL = 0.6
+"""Common error of heights over that of positions."""
 
 
 def covariance_of(alignment: Alignment, source: Surface, target: Surface, config: ClosureConfig) -> Array:
@@ -52,10 +54,13 @@ def covariance_of(alignment: Alignment, source: Surface, target: Surface, config
     inverse = np.linalg.inv(A + 1e-9 * np.diag(np.diag(A)))
     sigma = INFLATION * inverse @ B @ inverse
     spread = over.points[:, mask] - alignment.centre[:, None]
-    lever2 = float(np.mean(np.sum(spread[:2] ** 2, axis=0)))  # a rotation moves the cells by its lever
-    sigma[np.diag_indices(6)] += FLOOR**2 * np.array(
-        [1.0, 1.0, 1.0, 1.0 / lever2, 1.0 / lever2, 1.0 / lever2]
+    lever = float(
+        np.sqrt(np.mean(np.sum(spread[:2] ** 2, axis=0)))
+    )  # a rotation moves the cells by its lever
+    common = config.common_error * np.array(
+        [1.0, 1.0, VERTICAL, VERTICAL / lever, VERTICAL / lever, 1.0 / lever]
     )
+    sigma[np.diag_indices(6)] += common**2
     return 0.5 * (sigma + sigma.T)
 
 

@@ -4,8 +4,8 @@ A query compares slopes with every submap at all yaws and shifts, as the first s
 coarser canvas, so that a thousand submaps take less than a second. There is no descriptor that could miss a partial
 overlap. The best ones are then registered in full.
 
-A database is one file. It is written beside the old one and moved into its place, so that a crash leaves the old one; it
-carries its format's version and a checksum.
+A database is one file. It is written beside the old one and moved into its place, so that a crash leaves the old
+one; it carries its format's version and a checksum.
 """
 
 from __future__ import annotations
