@@ -174,7 +174,7 @@ def report(name: str, found: list[Result]) -> None:
 
 
 def calibrate(found: list[Result]) -> None:
-    """Fit log odds = a + b min(log ratio, 0) + c log likelihood, with a weak pull of b and c to zero for a wide margin.
+    """Fit log odds = a + b min(log ratio, 0) + c surplus, with a weak pull of b and c to zero for a wide margin.
 
     Every pose that passes the tests without probability counts: the best one, right or wrong, and the runner-up of a
     right one, which is wrong.
@@ -190,19 +190,17 @@ def calibrate(found: list[Result]) -> None:
             poses.append((result.registration.runner_up, False))
         for evidence, label in poses:
             if evidence is not None and not near and not objection(evidence, config):
-                rows.append([min(np.log(evidence.ratio), 0.0), np.log(max(evidence.likelihood, 1e-3))])
+                rows.append([min(np.log(evidence.ratio), 0.0), evidence.surplus])
                 labels.append(label)
     X, sign = np.array(rows), np.where(labels, 1.0, -1.0)
 
     def loss(p: Array) -> float:
         return float(np.sum(np.logaddexp(0.0, -sign * (p[0] + X @ p[1:]))) + 0.015 * np.sum(p[1:] ** 2))
 
-    fit = minimize(loss, np.array([-9.0, 10.0, 5.0]), method="BFGS").x
+    fit = minimize(loss, np.array([4.0, 10.0, 1.0]), method="BFGS").x
     margin = fit[0] + X @ fit[1:]
     right, wrong = np.sort(margin[sign > 0]), np.sort(margin[sign < 0])
-    print(
-        f"right {right.size}, wrong {wrong.size}; INTERCEPT, PER_LOG_RATIO, PER_LOG_LIKELIHOOD = {fit.round(2)}"
-    )
+    print(f"right {right.size}, wrong {wrong.size}; INTERCEPT, PER_LOG_RATIO, PER_NAT = {fit.round(2)}")
     print(f"log odds: lowest right {right[:6].round(1)}, highest wrong {wrong[-6:].round(1)}")
 
 

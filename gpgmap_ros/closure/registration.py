@@ -41,7 +41,7 @@ class Registration:
     T_target_source: (4, 4) rigid, determinant +1; the identity where nothing was found
     covariance: (6, 6) over (x, y, z, roll, pitch, yaw), metres and radians: errors of the position and, about the
         target's axes, of the orientation of the source's frame, as in nav_msgs/Odometry; infinite if nothing was found
-    probability: that this pose is right; score: its likelihood ratio against unrelated ground, in nats
+    probability: that this pose is right; score: its likelihood ratio against the best of unrelated poses, nats
     accepted: whether to believe it; reason: why, in one sentence
     overlap: shared part of the smaller map
     evidence: residual statistics of this pose, None where nothing was found; runner_up: of the next best distinct pose
@@ -148,7 +148,7 @@ def judged(
         T_target_source=T,
         covariance=at_source_frame(sigma, best.alignment, T, target),
         probability=float(probability),
-        score=best.evidence.likelihood,
+        score=best.evidence.surplus,
         accepted=accepted,
         reason=reason
         or f"the same ground with probability {probability:.4f}, unique among {candidates} candidates",

@@ -22,6 +22,10 @@ UNSEEN = 50.0
 """Beyond this many times the GP extrapolates, with an error that grows faster than its variance: left out."""
 
 
+FLAT = 2.0
+"""Variance of the slopes over that of their errors, below which there is nothing to recognise."""
+
+
 class NotComparable(ValueError):
     """A map, or a pair of maps, in which no place can be recognised: why."""
 
@@ -104,8 +108,8 @@ def surface_of(map_: GPGMap, config: ClosureConfig) -> Surface:
     slopes = layers["gradient_x"][trusted], layers["gradient_y"][trusted]
     spread = float(np.var(slopes[0]) + np.var(slopes[1]))
     noise = float(np.median(slope_variance[trusted])) if config.use_variance else 0.0
-    if spread <= max(noise, 1e-10):
-        raise NotComparable("the map is flat: its slopes do not differ by more than their own uncertainty")
+    if spread <= max(FLAT * 2.0 * noise, 1e-10):
+        raise NotComparable("the map is flat: its slopes hardly differ by more than their own uncertainty")
 
     def field(values: NDArray[np.floating]) -> Field:
         return np.ascontiguousarray(np.where(trusted, values, 0.0), dtype=np.float32)

@@ -1,17 +1,5 @@
 """Is it the same ground? Evidence that stands a test, from slopes, which took no part in the fit.
 
-**How alike.** Over the shared cells, a the source's slopes (turned), b the target's, the correlation is
-rho = a.b / |a||b|. The likelihood ratio of "same ground" against "unrelated ground of this roughness" for Gaussian
-fields is
-
-    L = -n/2 log(1 - rho^2),       n = m |a|^2 |b|^2 / sum_s C(s)^2,      C(s) = sum a(x) b(x + s)
-
-for m cells. n is the number of independent ones (Bartlett, 1946): the correlation at the pose is compared with that
-at all other shifts s, so that parallel ridges, which correlate everywhere, count for little. Where few cells hold
-most of the relief (the shore of a lake) no more than those can agree: n is also scaled by twice the participation
-|a|^2 |b|^2 / (m sum |a_i|^2 |b_i|^2), which is 1 for Gaussian fields, where that is below 1. L is taken for all relief
-and for detail alone.
-
 **How well, against the variances of both maps.** Reduced chi-squares of heights and slopes,
 
     lambda_z = mean r_z^2 / (v_A + v_B),          lambda_g = mean |r_g|^2 / 2 (u_A + u_B),
@@ -21,7 +9,24 @@ but they grow together: what is left between two maps of one place has the corre
 Between different places forms are left over that are larger than that, and lambda_z is many times lambda_g. The test is
 on their ratio. It knows no terrain, no unit and no noise level.
 
-**Probability.** A logistic function of log ratio and log likelihood, fitted once (benchmark/closure_calibration.py).
+**How alike.** Over the shared cells, a the source's slopes (turned), b the target's, both weighted by
+1 / (1 + noise / relief), the correlation is rho = a.b / |a||b|. The likelihood ratio of "same ground" against
+"unrelated ground of this roughness" for Gaussian fields is
+
+    L = -n/2 log(1 - rho^2),       n = m |a|^2 |b|^2 / sum_s C(s)^2,      C(s) = sum a(x) b(x + s)
+
+for m cells. n is the number of independent ones (Bartlett, 1946): the correlation at the pose is compared with that
+at all other shifts s, so that parallel ridges, which correlate everywhere, count for little. Where few cells hold
+most of the relief (the shore of a lake) no more than those can agree: n is also scaled by twice the participation
+|a|^2 |b|^2 / (m sum |a_i|^2 |b_i|^2), which is 1 for Gaussian fields, where that is below 1.
+
+**Better than chance.** The search tried many poses, of which M are independent: about 2 pi R / d yaws and A / d^2
+shifts for maps of radius R, shifts over an area A, and d^2 = m / n cells to an independent one. The best of M unrelated
+poses reaches L = log M. What counts is the surplus L - log M, of all relief or of detail alone, whichever says more.
+Between two fields of noise the residuals are noise as well, and the ratio above says nothing: the larger the share of
+noise in the slopes, the more surplus is asked for.
+
+**Probability.** A logistic function of log ratio and surplus, fitted once (benchmark/closure_pairs.py --calibrate).
 Only one pose can be right: with odds o_i of each distinct pose, that of the best is o_1 / (1 + sum o_i). A ridge that
 fits in two places is refused by that.
 """
@@ -44,8 +49,15 @@ Array = NDArray[np.float64]
 MOST_CELLS = 4000
 """Above this many shared cells every second one is enough: slopes are smooth over two cells."""
 EM_STEPS = 12
-INTERCEPT, PER_LOG_RATIO, PER_LOG_LIKELIHOOD = -9.0, 11.3, 4.9
-"""Of the logistic function, fitted by benchmark/closure_calibration.py."""
+INTERCEPT, PER_LOG_RATIO, PER_NAT = 3.0, 10.0, 0.9
+"""Of the logistic function, fitted by benchmark/closure_pairs.py --calibrate."""
+SHIFTS = 1.3
+"""Radius of the shifts that the search allows, in radii of a map: beyond, equal discs share less than a fifth."""
+NATS_PER_NOISE = 20.0
+"""Surplus that is asked for, per part of noise: 7 nats where there is nothing but noise, whose share is then about 0.35
+(half of the sum of two noises, by the scale of Student's t), next to nothing on clear relief."""
+LEAST_RATIO = 0.4
+"""Of lambda_g to lambda_z."""
 TILT_LIMIT = 3.7
 """In standard deviations of the prior: 99.9 % of two-dimensional Gaussian errors are smaller."""
 
@@ -56,8 +68,9 @@ class Evidence:
 
     overlap: shared part of the smaller map, by weight; cells: shared cells that were compared
     coherence, detail_coherence: rho of all relief and of detail; independent, detail_independent: n of both
-    likelihood: L of all relief plus L of detail
+    likelihood: L of the band that says more, in nats; surplus: L - log M of that band
     height_scale, slope_scale: lambda_z, lambda_g; ratio: lambda_g / lambda_z
+    noise_share: part of the slopes' variance that is noise
     height_rms, slope_rms: of the residuals, weighted; heights in cells
     tilt: roll and pitch together, degrees; converged: whether the refinement did
     """
@@ -69,9 +82,11 @@ class Evidence:
     independent: float
     detail_independent: float
     likelihood: float
+    surplus: float
     height_scale: float
     slope_scale: float
     ratio: float
+    noise_share: float
     height_rms: float
     slope_rms: float
     tilt: float
@@ -90,31 +105,64 @@ def evidence(
         return None
     over = cropped(over, shared)
     shared = over.weight > 0.0
-    w = over.weight
-    a, b = compared(over, config)
-    rho, n = likeness(w, a, b)
-    blur = config.detail_cells / every
-    rho_detail, n_detail = likeness(w, without_trend(w, a, blur), without_trend(w, b, blur))
     slope_residual = np.sum((over.source_slope - over.target_slope) ** 2, axis=0)
     height_scale = unit_variance(over.residual[shared] ** 2 / over.variance[shared], 1)
     slope_scale = unit_variance(slope_residual[shared] / over.slope_variance[shared], 2)
-    total = float(w.sum())
+    relief = 0.5 * (spread(over.weight, over.source_slope) + spread(over.weight, over.target_slope))
+    noise = slope_scale * over.slope_variance
+    w = np.where(shared, over.weight / (1.0 + noise / max(relief, 1e-12)), 0.0)
+    a, b = compared(over, config)
+    blur = config.detail_cells / every
+    bands = [likeness(w, a, b), likeness(w, without_trend(w, a, blur), without_trend(w, b, blur))]
+    evidences = [likelihood(rho, n) for rho, n in bands]
+    radius = 0.5 * (source.radius + target.radius)
+    surplus = [
+        value - log_poses(radius, cells * every**2 / max(n, 1e-9))
+        for value, (_, n) in zip(evidences, bands, strict=True)
+    ]
+    best = int(np.argmax(surplus))
+    total = float(over.weight.sum())
     return Evidence(
         overlap=total * every**2 / min(source.area, target.area),
         cells=cells,
-        coherence=rho,
-        detail_coherence=rho_detail,
-        independent=n,
-        detail_independent=n_detail,
-        likelihood=likelihood(rho, n) + likelihood(rho_detail, n_detail),
+        coherence=bands[0][0],
+        detail_coherence=bands[1][0],
+        independent=bands[0][1],
+        detail_independent=bands[1][1],
+        likelihood=evidences[best],
+        surplus=surplus[best],
         height_scale=height_scale,
         slope_scale=slope_scale,
         ratio=slope_scale / height_scale,
-        height_rms=float(np.sqrt(np.sum(w * over.residual**2) / total)),
-        slope_rms=float(np.sqrt(np.sum(w * slope_residual) / total)),
+        noise_share=noise_share(over, slope_scale),
+        height_rms=float(np.sqrt(np.sum(over.weight * over.residual**2) / total)),
+        slope_rms=float(np.sqrt(np.sum(over.weight * slope_residual) / total)),
         tilt=float(np.rad2deg(np.hypot(alignment.R[0, 2], alignment.R[1, 2]))),
         converged=alignment.converged,
     )
+
+
+def spread(w: Array, slope: Array) -> float:
+    """Weighted variance of a slope field (2, rows, columns), mean of both components."""
+    mean = np.sum(w * slope, axis=(1, 2)) / w.sum()
+    return float(0.5 * (np.sum(w * np.sum(slope**2, axis=0)) / w.sum() - mean @ mean))
+
+
+def noise_share(over: Overlay, slope_scale: float) -> float:
+    """Noise over noise plus relief of the slopes, where they are known best (weights 1 / variance)."""
+    shared = over.weight > 0.0
+    precision = np.where(shared, over.weight / np.where(shared, over.slope_variance, 1.0), 0.0)
+    noise = slope_scale * float(over.weight.sum() / precision.sum())
+    both = spread(precision, over.source_slope) + spread(precision, over.target_slope)
+    return noise / max(both, 1e-12)
+
+
+def log_poses(radius: float, cells_each: float) -> float:
+    """log M: independent poses of a search over maps of this radius, with so many cells to an independent one."""
+    each = max(cells_each, 1.0)
+    yaws = max(2.0 * np.pi * radius / np.sqrt(each), 1.0)
+    shifts = max(np.pi * (SHIFTS * radius) ** 2 / each, 1.0)
+    return float(np.log(yaws * shifts))
 
 
 def compared(over: Overlay, config: ClosureConfig) -> tuple[Array, Array]:
@@ -181,8 +229,8 @@ def unit_variance(squared: Array, dimensions: int) -> float:
 
 def log_odds(found: Evidence, config: ClosureConfig) -> float:
     """log of P(right) / P(wrong) of one pose, before others are considered."""
-    ratio = min(np.log(max(found.ratio, 1e-12)), 0.0) if config.use_gradient else 0.0
-    return INTERCEPT + PER_LOG_RATIO * ratio + PER_LOG_LIKELIHOOD * float(np.log(max(found.likelihood, 1e-3)))
+    ratio = min(np.log(max(found.ratio, 1e-12)), 0.0) if compares_scales(config) else 0.0
+    return INTERCEPT + PER_LOG_RATIO * ratio + PER_NAT * found.surplus
 
 
 def objection(found: Evidence, config: ClosureConfig) -> str:
@@ -193,6 +241,15 @@ def objection(found: Evidence, config: ClosureConfig) -> str:
         )
     if not found.converged:
         return "the refinement did not converge: the surfaces do not lie on each other"
+    if compares_scales(config) and found.ratio < LEAST_RATIO:
+        return f"the heights disagree {1.0 / found.ratio:.1f} times more than the slopes: different forms"
+    if found.surplus <= NATS_PER_NOISE * found.noise_share:
+        return "no better than chance: the best of as many unrelated poses would fit as well"
     if found.tilt > TILT_LIMIT * config.tilt_std:
         return f"the maps fit only if one is tilted by {found.tilt:.1f} deg: their frames are gravity-aligned"
     return ""
+
+
+def compares_scales(config: ClosureConfig) -> bool:
+    """Whether the two scales can be compared: they need slopes, and variances that give both their units."""
+    return config.use_gradient and config.use_variance

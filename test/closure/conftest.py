@@ -29,10 +29,12 @@ class World:
         yaw: float = 0.0,
         radius: float = 24.0,
         tilt: float = 0.0,
+        noise: float = 0.02,
     ) -> tuple[GPGMap, Array]:
         """A submap of the disc around `centre` in a frame turned by `yaw` about it, and its T_map_world.
 
-        tilt: of the frame, radians, about an axis that the seed chooses; points, noise and holes come from the seed.
+        tilt: of the frame, radians, about an axis that the seed chooses; noise: of a height, standard deviation.
+        Points, noise and a hole come from the seed.
         """
         rng = np.random.default_rng(seed)
         count = int(2.0 * np.pi * radius**2)

@@ -105,6 +105,16 @@ def test_parallel_ridges_are_refused_as_not_unique():
     assert not register(source, target).accepted
 
 
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+def test_noise_is_not_ground(noise):
+    """Two maps of a plain hold nothing but noise, whatever level of it the maps were told."""
+    plain = World(np.zeros((256, 256)))
+    for seed in range(3):
+        source, _ = plain.map_at((100.0, 100.0), seed, noise=noise)
+        target, _ = plain.map_at((100.0, 100.0), seed + 10, noise=noise)
+        assert not register(source, target).accepted
+
+
 def test_the_same_maps_give_the_same_answer(pair):
     source, target, _ = pair
     one = register(source, target, ClosureConfig(threads=1))
@@ -150,7 +160,7 @@ def test_a_runner_up_is_reported(pair):
     found = register(source, target)
     assert found.candidates > 1
     if found.runner_up is not None:
-        assert found.runner_up.likelihood < found.score
+        assert found.runner_up.surplus < found.score
         assert_rigid(found.T_runner_up)
 
 
