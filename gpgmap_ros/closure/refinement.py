@@ -31,9 +31,9 @@ FLOOR = 1e-7
 """Variance, in cells squared, that is added to every cell: maps of exact data have none of their own."""
 ENOUGH = 2e-3
 """A step that moves no cell by more than this, in cells, is the last."""
-SETTLED = 0.05
+SETTLED = 0.25
 """The fit has converged if the last step moved no cell by more than this: cells that enter and leave what is shared
-can keep a good pose swaying by a little for ever."""
+can keep a good pose swaying by a little for ever, with steps that are halved each time."""
 LONGEST_STEP = 2.0
 """In cells: a step beyond the width of a form is not to be believed."""
 INDEPENDENT_EVERY = 5.0
