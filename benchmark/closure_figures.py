@@ -33,7 +33,7 @@ def hillshade(axes: plt.Axes, submap: Submap, title: str) -> None:
     z = np.where(seen, surface.height, np.nan)
     shade = LightSource(315, 40).hillshade(np.nan_to_num(z, nan=float(np.nanmedian(z))), vert_exag=1.5)
     axes.imshow(np.where(seen, shade, np.nan), cmap="gray", origin="lower", vmin=0, vmax=1)
-    axes.set_title(title, fontsize=9)
+    axes.set_title(title, fontsize=8)
     axes.set_xticks([])
     axes.set_yticks([])
 
@@ -58,7 +58,10 @@ def residuals(axes: plt.Axes, source: Submap, target: Submap, found: Registratio
 
 def verdict(found: Registration, error: tuple[float, float]) -> str:
     e = found.evidence
-    lines = ["accepted" if found.accepted else "refused", found.reason.replace(": ", ":\n")]
+    lines = [
+        "accepted" if found.accepted else "refused",
+        found.reason.replace(": ", ":\n").replace(", unique", ",\nunique"),
+    ]
     if e:
         lines += [
             f"overlap {found.overlap:.0%}, probability {found.probability:.3f}",

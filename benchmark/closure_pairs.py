@@ -156,7 +156,7 @@ def report(name: str, found: list[Result]) -> None:
         f"{np.mean([r.right and r.accepted for r in same if r.overlap == o]):4.0%}"
         for o in OVERLAPS
     )
-    good = [r for r in same if r.right and r.accepted]
+    good = [r for r in same if r.right and (r.accepted or r.registration is None)]  # peers do not accept
     error = np.median([r.error for r in good], axis=0) if good else (np.nan, np.nan)
     print(
         f"{name:22s} {by_overlap}  wrong accepted {sum(r.accepted and not r.right for r in same)} of {len(same)}, "
