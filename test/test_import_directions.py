@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "gpgmap_ros.progress": set(),
     "gpgmap_ros.transform_buffer": {"gpgmap_ros.geometry"},
     "gpgmap_ros.mapping": BASE | CORE | {"gp_core.grid"},
+    "gpgmap_ros.closure": BASE | CORE | {"gp_core.grid", "gpgmap_ros.mapping"},
     "gpgmap_ros.pipeline": BASE | {"gpgmap_ros.mapping"},
     "gpgmap_ros.processes": BASE,
     "gpgmap_ros.io": BASE | {"gpgmap_ros.mapping"},

@@ -1,0 +1,35 @@
+"""Loop closures on bare ground: find the place again, and know how well.
+
+surface       a submap made ready: heights, slopes, how far each cell can be trusted
+search        all yaws and shifts by FFT: where could it be?
+refinement    Gauss-Newton on heights: where exactly?
+verification  slopes, variances, uniqueness: is it true?
+covariance    how well is it known?
+registration  these in order: `register(source, target)`
+database      which of many submaps?
+consistency   do closures agree with each other?
+pose_graph    odometry and closures in, corrected poses out
+"""
+
+from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.consistency import Closure, Drift, consistent
+from gpgmap_ros.closure.database import ClosureDatabase, DatabaseError, Match
+from gpgmap_ros.closure.pose_graph import PoseGraph, Solution, SolverMissing
+from gpgmap_ros.closure.registration import Registration, register
+from gpgmap_ros.closure.surface import NotComparable
+
+__all__ = [
+    "Closure",
+    "ClosureConfig",
+    "ClosureDatabase",
+    "DatabaseError",
+    "Drift",
+    "Match",
+    "NotComparable",
+    "PoseGraph",
+    "Registration",
+    "Solution",
+    "SolverMissing",
+    "consistent",
+    "register",
+]

@@ -1,0 +1,238 @@
+"""The submaps seen so far: which of them show the ground of a new one, roughly where and at what yaw?
+
+A query compares slopes with every submap at all yaws and shifts, as the first step of a registration does but on a
+coarser canvas, so that a thousand submaps take less than a second. There is no descriptor that could miss a partial
+overlap. The best ones are then registered in full.
+
+A database is one file. It is written beside the old one and moved into its place, so that a crash leaves the old
+one; it carries its format's version and a checksum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.registration import Registration, register_surfaces
+from gpgmap_ros.closure.search import Canvas, Prepared, canvas_for, in_parallel, likelihoods, peaks
+from gpgmap_ros.closure.surface import NotComparable, Surface, surface_of
+from gpgmap_ros.mapping import GPGMap
+
+Array = NDArray[np.float64]
+
+MAGIC: Final = b"GPGMAP-CLOSURE\n"
+VERSION: Final = 1
+HEADER: Final = struct.Struct("<IQ32s")  # version, length of the content, its SHA-256
+QUERY_CELLS, QUERY_YAW_STEP = 16, 12.0
+"""Cells across a map and step of the yaws, in degrees, of a query."""
+ARRAYS = ("weight", "height", "slope_x", "slope_y", "height_variance", "slope_variance", "origin", "centre")
+NUMBERS = ("resolution", "base", "radius", "area")
+
+
+class DatabaseError(RuntimeError):
+    """A database can't be read, written or merged: why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A submap that may show the ground of the query.
+
+    name: of the submap; likelihood: of the best pose against unrelated ground, comparable within one query
+    T_target_source: rough pose (4, 4) of the query's frame in the submap's: yaw to ten degrees, shift to some cells
+    """
+
+    name: str
+    likelihood: float
+    T_target_source: Array
+
+
+class ClosureDatabase:
+    """Submaps by name, all of one resolution.
+
+    config: how submaps are compared; the default unless told
+    """
+
+    def __init__(self, config: ClosureConfig | None = None) -> None:
+        self.config = config or ClosureConfig()
+        self._coarse = dataclasses.replace(self.config, yaw_step=max(self.config.yaw_step, QUERY_YAW_STEP))
+        self._surfaces: dict[str, Surface] = {}
+        self._prepared: dict[str, Prepared] = {}
+        self._canvas: Canvas | None = None
+
+    def __len__(self) -> int:
+        return len(self._surfaces)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._surfaces
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._surfaces)
+
+    def add(self, name: str, map_: GPGMap) -> None:
+        """Remember a finished submap. NotComparable where no place can be recognised in it."""
+        if name in self._surfaces:
+            raise ValueError(f"there is a submap '{name}' already: remove it first")
+        surface = surface_of(map_, self.config)
+        self._check_resolution(surface)
+        self._surfaces[name] = surface
+
+    def remove(self, name: str) -> None:
+        """Forget a submap."""
+        if name not in self._surfaces:
+            raise KeyError(f"there is no submap '{name}'")
+        del self._surfaces[name]
+        self._prepared.pop(name, None)
+
+    def query(self, map_: GPGMap, most: int = 10, exclude: Collection[str] = ()) -> list[Match]:
+        """The submaps most like this map, best first, at most `most`; those named in `exclude` are not looked at."""
+        surface = surface_of(map_, self.config)
+        self._check_resolution(surface)
+        return self._query(surface, most, exclude)
+
+    def closures(
+        self, map_: GPGMap, most: int = 5, exclude: Collection[str] = ()
+    ) -> list[tuple[str, Registration]]:
+        """The best matches registered in full, most probable first: (name, pose of the map in that submap)."""
+        surface = surface_of(map_, self.config)
+        self._check_resolution(surface)
+        names = [match.name for match in self._query(surface, most, exclude)]
+        found = [(name, register_surfaces(surface, self._surfaces[name], self.config)) for name in names]
+        return sorted(found, key=lambda item: (not item[1].accepted, -item[1].probability))
+
+    def merge(self, other: ClosureDatabase, prefix: str = "") -> None:
+        """Take over the submaps of another session, named `prefix` + their name. All of them or none."""
+        clashes = [name for name in other if prefix + name in self._surfaces]
+        if clashes:
+            raise DatabaseError(
+                f"{len(clashes)} submaps have the same name in both databases, '{clashes[0]}' for one: "
+                "give a prefix, such as the robot's name"
+            )
+        for surface in other._surfaces.values():
+            self._check_resolution(surface)
+        self._surfaces |= {prefix + name: surface for name, surface in other._surfaces.items()}
+
+    def save(self, path: Path | str) -> None:
+        """Write everything to one file; the old file stays until the new one is complete."""
+        path = Path(path)
+        names = list(self._surfaces)
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for k, surface in enumerate(self._surfaces.values()):
+            arrays |= {f"{k}/{name}": getattr(surface, name) for name in ARRAYS}
+            arrays[f"{k}/numbers"] = np.array([getattr(surface, name) for name in NUMBERS])
+        arrays["names"] = np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        content = buffer.getbuffer()
+        header = HEADER.pack(VERSION, len(content), hashlib.sha256(content).digest())
+        try:
+            handle, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
+        except OSError as error:
+            raise DatabaseError(f"{path}: can't be written: {error.strerror}") from error
+        try:
+            with os.fdopen(handle, "wb") as file:
+                for part in (MAGIC, header, content):
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException as error:
+            Path(temporary).unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise DatabaseError(f"{path}: can't be written: {error.strerror}") from error
+            raise
+
+    @classmethod
+    def load(cls, path: Path | str, config: ClosureConfig | None = None) -> ClosureDatabase:
+        """Read a file that `save` wrote; DatabaseError where it is damaged or of another version."""
+        content = checked_content(Path(path))
+        database = cls(config)
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            names = json.loads(arrays["names"].tobytes().decode())
+            for k, name in enumerate(names):
+                numbers = dict(zip(NUMBERS, map(float, arrays[f"{k}/numbers"]), strict=True))
+                database._surfaces[name] = Surface(**{key: arrays[f"{k}/{key}"] for key in ARRAYS}, **numbers)
+        return database
+
+    def _check_resolution(self, surface: Surface) -> None:
+        for known in self._surfaces.values():
+            if abs(np.log(surface.resolution / known.resolution)) > 1e-3:
+                raise NotComparable(
+                    f"the map has cells of {surface.resolution:g} m, those in the database {known.resolution:g} m"
+                )
+            return
+
+    def _query(self, surface: Surface, most: int, exclude: Collection[str]) -> list[Match]:
+        names = [name for name in self._surfaces if name not in exclude]
+        if not names:
+            return []
+        canvas = self._canvas_for(max(surface.radius, *(self._surfaces[name].radius for name in names)))
+        source = Prepared(surface, canvas, self._coarse)
+        turned = source.turned  # once, before the threads start
+        assert turned
+
+        def compare(name: str) -> Match | None:
+            if name not in self._prepared:
+                self._prepared[name] = Prepared(self._surfaces[name], canvas, self._coarse, threads=1)
+            return best_match(name, source, self._prepared[name], self._coarse)
+
+        found = [match for match in in_parallel(compare, names, self.config.threads) if match]
+        return sorted(found, key=lambda match: (-match.likelihood, match.name))[:most]
+
+    def _canvas_for(self, radius: float) -> Canvas:
+        """The canvas of all queries; a larger map makes a larger one, by steps, and the spectra are made anew."""
+        step = 2.0 ** (np.ceil(4.0 * np.log2(radius)) / 4.0)
+        if self._canvas is None or self._canvas.stride * (self._canvas.side - 1) < 2.0 * radius:
+            self._canvas = canvas_for(step, self._coarse, QUERY_CELLS)
+            self._prepared.clear()
+        return self._canvas
+
+
+def best_match(name: str, source: Prepared, target: Prepared, config: ClosureConfig) -> Match | None:
+    """The best pose of the source in one submap, None where there is none at all."""
+    scores = likelihoods(source, target, 0, config.min_overlap, threads=1)
+    best = peaks(scores, source.canvas, 1)
+    if not best:
+        return None
+    T = np.eye(4)
+    c, s = np.cos(best[0].yaw), np.sin(best[0].yaw)
+    T[:2, :2] = [[c, -s], [s, c]]
+    middle = target.surface.middle + np.array([*best[0].shift, 0.0]) * target.surface.resolution
+    T[:3, 3] = middle - T[:3, :3] @ source.surface.middle
+    return Match(name, best[0].likelihood, T)
+
+
+def checked_content(path: Path) -> bytes:
+    """The content of a database file, after its checks."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DatabaseError(f"{path}: can't be read: {error.strerror}") from error
+    if not data.startswith(MAGIC):
+        raise DatabaseError(f"{path}: not a database of submaps")
+    start = len(MAGIC) + HEADER.size
+    if len(data) < start:
+        raise DatabaseError(f"{path}: damaged: it ends within its header. Restore it from a copy")
+    version, length, digest = HEADER.unpack(data[len(MAGIC) : start])
+    if version != VERSION:
+        raise DatabaseError(
+            f"{path}: written in version {version} of the format, this program reads version {VERSION}"
+        )
+    content = data[start:]
+    if len(content) != length or hashlib.sha256(content).digest() != digest:
+        raise DatabaseError(
+            f"{path}: damaged: {len(content)} of {length} bytes, the checksum does not match. Restore it from a copy"
+        )
+    return content

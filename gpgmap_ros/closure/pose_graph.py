@@ -1,0 +1,179 @@
+"""A pose graph over submaps: odometry and closures in, corrected poses out. GTSAM solves it.
+
+Minimised over the poses X of the submaps:
+
+    sum over odometry  |Log(Z_ij^-1 X_i^-1 X_j)|^2_S  +  sum over closures  rho(|Log(Z_ij^-1 X_i^-1 X_j)|_S)
+
+with rho first of Huber, which pulls in a loop however far it is open, then of Cauchy from there, which lets go of a
+closure that the others contradict. A closure whose error stays beyond its chi-square limit is listed as an outlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+from scipy.stats import chi2
+
+from gpgmap_ros.closure.consistency import Closure
+from gpgmap_ros.geometry import inverse
+
+Array = NDArray[np.float64]
+
+KERNEL_WIDTH = float(np.sqrt(chi2.ppf(0.95, 6)))
+"""Whitened error beyond which a closure counts less and less."""
+OUTLIER = float(chi2.ppf(0.999, 6))
+"""Squared whitened error beyond which a closure is not believed."""
+ANCHOR_STD = 1e-6
+"""Of the first pose, which stays where it is."""
+
+
+class SolverMissing(ImportError):
+    """GTSAM is not installed."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """poses: T_map_submap (4, 4) by name; outliers: closures that are not believed, by their number
+    closure_errors: squared whitened error by number, ~ chi-square(6); error: of the whole graph."""
+
+    poses: Mapping[str, Array]
+    outliers: tuple[int, ...]
+    closure_errors: Mapping[int, float]
+    error: float
+
+
+class PoseGraph:
+    """Submaps in the order they were made, odometry between them, closures across.
+
+    Covariances are (6, 6) over (x, y, z, roll, pitch, yaw) as of a Registration.
+    """
+
+    def __init__(self) -> None:
+        self._poses: dict[str, Array] = {}
+        self._odometry: list[Closure] = []
+        self._closures: dict[int, Closure] = {}
+        self._next = 0
+
+    def add_first(self, name: str, T_map_submap: Array) -> None:
+        """The submap that holds the graph in place."""
+        if self._poses:
+            raise ValueError(f"the graph begins with '{next(iter(self._poses))}' already")
+        self._poses[name] = checked_pose(T_map_submap)
+
+    def add_odometry(self, before: str, name: str, T_before_name: Array, covariance: Array) -> None:
+        """A new submap and its pose relative to a known one."""
+        self._require(before)
+        if name in self._poses:
+            raise ValueError(f"there is a submap '{name}' already")
+        T = checked_pose(T_before_name)
+        self._odometry.append(Closure(name, before, T, checked_covariance(covariance)))
+        self._poses[name] = self._poses[before] @ T
+
+    def add_closure(self, closure: Closure) -> int:
+        """A closure between two known submaps; returns its number."""
+        self._require(closure.source)
+        self._require(closure.target)
+        checked_pose(closure.T_target_source)
+        checked_covariance(closure.covariance)
+        self._closures[self._next] = closure
+        self._next += 1
+        return self._next - 1
+
+    def reject(self, number: int) -> None:
+        """Take a closure out: the next solution is made without it."""
+        if number not in self._closures:
+            raise KeyError(f"there is no closure {number}")
+        del self._closures[number]
+
+    @property
+    def closures(self) -> Mapping[int, Closure]:
+        return dict(self._closures)
+
+    def solve(self) -> Solution:
+        """The corrected poses, from the odometry and the closures that are in the graph now."""
+        if not self._poses:
+            raise ValueError("the graph is empty: add_first comes first")
+        gtsam = load_gtsam()
+        keys = {name: k for k, name in enumerate(self._poses)}
+        values = gtsam.Values()
+        for name, T in self._poses.items():
+            values.insert(keys[name], gtsam.Pose3(T))
+        for kernel in (
+            gtsam.noiseModel.mEstimator.Huber.Create(KERNEL_WIDTH),
+            gtsam.noiseModel.mEstimator.Cauchy.Create(KERNEL_WIDTH),
+        ):
+            graph = self._graph(gtsam, keys, kernel)
+            values = gtsam.LevenbergMarquardtOptimizer(graph, values).optimize()
+        poses = {name: np.array(values.atPose3(k).matrix()) for name, k in keys.items()}
+        errors = {number: squared_error(item, poses) for number, item in self._closures.items()}
+        outliers = tuple(number for number, error in errors.items() if error > OUTLIER)
+        return Solution(poses, outliers, errors, float(graph.error(values)))
+
+    def _graph(self, gtsam: Any, keys: Mapping[str, int], kernel: Any) -> Any:
+        graph = gtsam.NonlinearFactorGraph()
+        first = next(iter(self._poses))
+        anchor = gtsam.noiseModel.Isotropic.Sigma(6, ANCHOR_STD)
+        graph.add(gtsam.PriorFactorPose3(keys[first], gtsam.Pose3(self._poses[first]), anchor))
+        for robust, edges in ((False, self._odometry), (True, self._closures.values())):
+            for edge in edges:
+                noise = gtsam.noiseModel.Gaussian.Covariance(local_covariance(edge))
+                if robust:
+                    noise = gtsam.noiseModel.Robust.Create(kernel, noise)
+                between = gtsam.Pose3(edge.T_target_source)
+                graph.add(gtsam.BetweenFactorPose3(keys[edge.target], keys[edge.source], between, noise))
+        return graph
+
+    def _require(self, name: str) -> None:
+        if name not in self._poses:
+            raise KeyError(f"there is no submap '{name}' in the graph")
+
+
+def load_gtsam() -> Any:
+    try:
+        import gtsam
+    except ImportError as error:
+        raise SolverMissing("the pose graph needs GTSAM: pip install 'gtsam>=4.3'") from error
+    return gtsam
+
+
+def local_covariance(edge: Closure) -> Array:
+    """(6, 6) over (rotation, translation) along the source's own axes, GTSAM's order and side.
+
+    T exp(w, v) with R' dt = v and R' dw = w for errors (dt, dw) along the target's axes.
+    """
+    R = edge.T_target_source[:3, :3]
+    M = np.zeros((6, 6))
+    M[:3, 3:] = M[3:, :3] = R.T
+    local = M @ edge.covariance @ M.T
+    return 0.5 * (local + local.T)
+
+
+def squared_error(closure: Closure, poses: Mapping[str, Array]) -> float:
+    """Squared Mahalanobis distance of the solution from the closure."""
+    T = inverse(poses[closure.target]) @ poses[closure.source]
+    Z = closure.T_target_source
+    turn = Rotation.from_matrix(T[:3, :3] @ Z[:3, :3].T).as_rotvec()
+    e = np.concatenate([T[:3, 3] - Z[:3, 3], turn])
+    return float(e @ np.linalg.solve(closure.covariance, e))
+
+
+def checked_pose(T: Array) -> Array:
+    T = np.asarray(T, dtype=np.float64)
+    rigid = T.shape == (4, 4) and np.all(np.isfinite(T)) and np.allclose(T[3], [0.0, 0.0, 0.0, 1.0])
+    if not rigid or not np.allclose(T[:3, :3] @ T[:3, :3].T, np.eye(3), atol=1e-6) or np.linalg.det(T) < 0.0:
+        raise ValueError("a pose must be a rigid 4 x 4 transform with determinant +1")
+    return T
+
+
+def checked_covariance(covariance: Array) -> Array:
+    covariance = np.asarray(covariance, dtype=np.float64)
+    if covariance.shape != (6, 6) or not np.all(np.isfinite(covariance)):
+        raise ValueError("a covariance must be 6 x 6 and finite: is the closure an accepted one?")
+    if np.linalg.eigvalsh(0.5 * (covariance + covariance.T))[0] <= 0.0:
+        raise ValueError("the covariance is not positive definite")
+    return covariance

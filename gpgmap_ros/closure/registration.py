@@ -1,0 +1,188 @@
+"""Two maps in; out comes how they lie to each other, how sure that is, and why it was refused if it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.covariance import covariance_of
+from gpgmap_ros.closure.refinement import Alignment, alignment_of, promise, refine
+from gpgmap_ros.closure.search import Candidate, Prepared, canvas_for, in_parallel, search
+from gpgmap_ros.closure.surface import NotComparable, Surface, surface_of
+from gpgmap_ros.closure.verification import Evidence, evidence, log_odds, objection
+from gpgmap_ros.mapping import GPGMap
+
+Array = NDArray[np.float64]
+
+ROUGH_ACROSS, ROUGH_STEPS = 20, 8
+"""Candidates are first refined on so many cells across the smaller map, and for so many steps."""
+FINALISTS = 4
+"""Candidates that are refined to the end and verified."""
+SAME_CELLS, SAME_YAW = 3.0, np.deg2rad(5.0)
+"""Refined poses closer than this are one pose."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A pose that was refined to the end, and what speaks for it."""
+
+    alignment: Alignment
+    evidence: Evidence
+    log_odds: float
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The pose of the source's frame in the target's, and what is known about it.
+
+    T_target_source: (4, 4) rigid, determinant +1; the identity where nothing was found
+    covariance: (6, 6) over (x, y, z, roll, pitch, yaw), metres and radians: errors of the position and, about the
+        target's axes, of the orientation of the source's frame, as in nav_msgs/Odometry; infinite if nothing was found
+    probability: that this pose is right; score: its likelihood ratio against the best of unrelated poses, nats
+    accepted: whether to believe it; reason: why, in one sentence
+    overlap: shared part of the smaller map
+    evidence: residual statistics of this pose, None where nothing was found; runner_up: of the next best distinct pose
+    T_runner_up: the pose of the runner-up; candidates: poses that the search proposed
+    """
+
+    T_target_source: Array
+    covariance: Array
+    probability: float
+    score: float
+    accepted: bool
+    reason: str
+    overlap: float = 0.0
+    evidence: Evidence | None = None
+    runner_up: Evidence | None = None
+    T_runner_up: Array | None = field(default=None, repr=False)
+    candidates: int = 0
+
+
+def register(source: GPGMap, target: GPGMap, config: ClosureConfig | None = None) -> Registration:
+    """Where the source lies in the target, from no initial guess: T_target_source and its uncertainty.
+
+    source, target: maps of one resolution in gravity-aligned frames, up to `config.tilt_std`
+    config: ClosureConfig, the default unless told
+    """
+    config = config or ClosureConfig()
+    surfaces = []
+    for name, map_ in (("source", source), ("target", target)):
+        try:
+            surfaces.append(surface_of(map_, config))
+        except NotComparable as refusal:
+            return refused(f"{name}: {refusal}")
+    return register_surfaces(surfaces[0], surfaces[1], config)
+
+
+def register_surfaces(source: Surface, target: Surface, config: ClosureConfig) -> Registration:
+    """`register` for maps that were made ready before."""
+    if abs(np.log(source.resolution / target.resolution)) > 1e-3:
+        return refused(
+            f"the maps have different resolutions, {source.resolution:g} m and {target.resolution:g} m: "
+            "make both with the same cells"
+        )
+    canvas = canvas_for(max(source.radius, target.radius), config)
+    found = search(Prepared(source, canvas, config), Prepared(target, canvas, config), config)
+    every = max(2, round(np.sqrt(min(source.area, target.area)) / ROUGH_ACROSS))
+
+    def improve(candidate: Candidate) -> tuple[float, Alignment]:
+        pose = refine(alignment_of(candidate, target), source, target, config, every, ROUGH_STEPS)
+        return promise(pose, source, target, config, every), pose
+
+    def verify(pose: Alignment) -> Verified | None:
+        pose = refine(pose, source, target, config)
+        found_evidence = evidence(pose, source, target, config)
+        return Verified(pose, found_evidence, log_odds(found_evidence, config)) if found_evidence else None
+
+    rough = in_parallel(improve, found, config.threads)
+    promising = [pose for value, pose in sorted(rough, key=lambda item: -item[0]) if value > 0.0]
+    finalists = in_parallel(verify, distinct(promising)[:FINALISTS], config.threads)
+    verified = [finalist for finalist in finalists if finalist]
+    if not verified:
+        return refused("no pose was found at which the maps share enough ground", len(found))
+    verified.sort(key=lambda item: -item.log_odds)
+    return judged(verified, source, target, config, len(found))
+
+
+def distinct(poses: list[Alignment]) -> list[Alignment]:
+    """The poses without those that are the same as one before them."""
+    kept: list[Alignment] = []
+    for pose in poses:
+        if not any(same_pose(pose, other) for other in kept):
+            kept.append(pose)
+    return kept
+
+
+def same_pose(a: Alignment, b: Alignment) -> bool:
+    turn = abs((a.yaw - b.yaw + np.pi) % (2.0 * np.pi) - np.pi)
+    # where one of them puts the middle of what they share
+    there = b.R @ (a.R.T @ (a.centre - a.t)) + b.t
+    return bool(turn < SAME_YAW and np.hypot(*(there - a.centre)[:2]) < SAME_CELLS)
+
+
+def judged(
+    verified: list[Verified], source: Surface, target: Surface, config: ClosureConfig, candidates: int
+) -> Registration:
+    """The best pose, its probability against the others, and the verdict."""
+    best = verified[0]
+    others = [item for item in verified[1:] if not same_pose(item.alignment, best.alignment)]
+    odds = np.logaddexp.reduce([0.0, *(item.log_odds for item in others)])
+    probability = 1.0 / (1.0 + np.exp(np.clip(odds - best.log_odds, -700.0, 700.0)))
+    reason = objection(best.evidence, config)
+    if not reason and probability < config.accept_probability:
+        alone = 1.0 / (1.0 + np.exp(np.clip(-best.log_odds, -700.0, 700.0)))
+        if alone >= config.accept_probability:
+            reason = "not unique: another pose fits almost as well"
+        else:
+            reason = (
+                f"too little evidence: probability {probability:.3g}, {config.accept_probability:g} is needed"
+            )
+    accepted = not reason
+    runner_up = others[0] if others else None
+    sigma = covariance_of(best.alignment, source, target, config)
+    T = in_metres(best.alignment, source, target)
+    return Registration(
+        T_target_source=T,
+        covariance=at_source_frame(sigma, best.alignment, T, target),
+        probability=float(probability),
+        score=best.evidence.surplus,
+        accepted=accepted,
+        reason=reason
+        or f"the same ground with probability {probability:.4f}, unique among {candidates} candidates",
+        overlap=best.evidence.overlap,
+        evidence=best.evidence,
+        runner_up=runner_up.evidence if runner_up else None,
+        T_runner_up=in_metres(runner_up.alignment, source, target) if runner_up else None,
+        candidates=candidates,
+    )
+
+
+def refused(reason: str, candidates: int = 0) -> Registration:
+    """A registration that found nothing."""
+    nowhere = np.diag(np.full(6, np.inf))
+    return Registration(np.eye(4), nowhere, 0.0, 0.0, False, reason, candidates=candidates)
+
+
+def in_metres(alignment: Alignment, source: Surface, target: Surface) -> Array:
+    """T_target_source of an alignment in cells."""
+    T = np.eye(4)
+    T[:3, :3] = alignment.R
+    corner = np.array([*target.origin, target.base])
+    T[:3, 3] = alignment.t * target.resolution + corner - alignment.R @ source.middle
+    return T
+
+
+def at_source_frame(sigma: Array, alignment: Alignment, T: Array, target: Surface) -> Array:
+    """The covariance moved from the middle of the shared cells to the source frame's origin, and to metres.
+
+    An error (dt, w) at the middle c moves the origin o by dt + w x (o - c).
+    """
+    h = target.resolution
+    centre = alignment.centre * h + np.array([*target.origin, target.base])
+    x, y, z = T[:3, 3] - centre
+    M = np.diag([h, h, h, 1.0, 1.0, 1.0])
+    M[:3, 3:] = [[0.0, z, -y], [-z, 0.0, x], [y, -x, 0.0]]
+    return M @ sigma @ M.T

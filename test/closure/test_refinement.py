@@ -1,0 +1,104 @@
+"""Refinement: derivatives against differences, interpolation, and the robust scale."""
+
+from __future__ import annotations
+
+import numpy as np
+from conftest import World
+from scipy.ndimage import gaussian_filter
+
+from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.refinement import (
+    Alignment,
+    height_between,
+    heights,
+    normal_equations,
+    overlay,
+    rotation,
+    turned_slope,
+)
+from gpgmap_ros.closure.surface import surface_of
+from gpgmap_ros.closure.verification import likeness, unit_variance
+
+CONFIG = ClosureConfig()
+
+
+def test_interpolation_is_exact_for_a_quadratic():
+    y, x = np.mgrid[0:6, 0:6].astype(np.float32)
+    z, gx, gy = 0.3 * x**2 - 0.2 * x * y + 0.1 * y**2 + x, 0.6 * x - 0.2 * y + 1.0, -0.2 * x + 0.2 * y
+    for px, py in ((2.3, 3.8), (0.0, 0.0), (4.5, 1.25), (5.0, 5.0)):
+        expected = 0.3 * px**2 - 0.2 * px * py + 0.1 * py**2 + px
+        assert abs(height_between(px, py, z, gx, gy) - expected) < 1e-5
+
+
+def test_the_gradient_is_that_of_the_cost(world: World):
+    """b is minus half the derivative of the weighted squares, for one surface against itself moved a little."""
+    map_, _ = world.map_at((100.0, 100.0), 1)
+    surface = surface_of(map_, CONFIG)
+    t0 = np.array([*surface.centre, 0.0])
+    centre = t0.copy()
+
+    def residual(step):
+        turn = rotation(step[3:])
+        moved = Alignment(turn, centre + step[:3] + turn @ (t0 - centre), centre)
+        return overlay(moved, surface, surface, ClosureConfig(use_variance=False)).residual
+
+    offset = np.array([0.3, -0.2, 0.1, 0.004, -0.003, 0.01])
+    turn = rotation(offset[3:])
+    R, t = turn, centre + offset[:3] + turn @ (t0 - centre)
+    H, b, _ = normal_equations(
+        *heights(surface), *heights(surface), surface.centre, R, t, centre, 0.0, 1, False
+    )
+    step = np.linalg.solve(H, b)
+    # one step must take most of the offset away: the linearisation is right in all six directions
+    before, after = residual(offset), residual(offset + step)
+    assert np.sum(after**2) < 0.05 * np.sum(before**2)
+    np.testing.assert_allclose(step, -offset, atol=0.25 * np.abs(offset).max())
+
+
+def test_rotation_is_a_rotation():
+    for omega in (
+        np.zeros(3),
+        np.array([0.0, 0.0, 3.0]),
+        np.array([1e-9, 0.0, 0.0]),
+        np.array([0.1, -0.2, 0.3]),
+    ):
+        R = rotation(omega)
+        np.testing.assert_allclose(R @ R.T, np.eye(3), atol=1e-12)
+        np.testing.assert_allclose(np.linalg.det(R), 1.0)
+
+
+def test_slopes_follow_a_tilt():
+    a = 0.02
+    gx, gy = turned_slope(rotation(np.array([0.0, a, 0.0])), 0.0, 0.0)
+    np.testing.assert_allclose([gx, gy], [-np.tan(a), 0.0], atol=1e-12)
+
+
+def test_unit_variance_of_student_noise_with_outliers():
+    rng = np.random.default_rng(0)
+    clean = 9.0 * rng.normal(size=(20000, 2)) ** 2
+    outliers = clean.copy()
+    outliers[:400] = 1e6
+    one, other = unit_variance(clean.sum(1), 2), unit_variance(outliers.sum(1), 2)
+    assert abs(other / one - 1.0) < 0.12
+
+
+def test_independent_cells_are_counted():
+    """White fields: every cell. Fields blurred by a Gaussian of s cells: one in 2 pi s^2 (Bartlett)."""
+    rng = np.random.default_rng(1)
+    w = np.ones((80, 80))
+    white = [rng.normal(size=(1, 80, 80)) for _ in range(2)]
+    _, n = likeness(w, *white)
+    assert 0.7 * 6400 < n < 1.3 * 6400
+    smooth = [np.stack([gaussian_filter(f[0], 3.0)]) for f in white]
+    _, n = likeness(w, *smooth)
+    expected = 6400 / (2.0 * np.pi * 3.0**2)
+    assert 0.7 * expected < n < 1.4 * expected
+
+
+def test_a_single_feature_is_no_field():
+    """One rock on a plain, in both maps: perfect correlation, hardly any independent cell."""
+    y, x = np.mgrid[0:60, 0:60]
+    rock = np.exp(-((x - 30.0) ** 2 + (y - 30.0) ** 2) / 8.0)[None]
+    rho, n = likeness(np.ones((60, 60)), rock, rock)
+    assert rho > 0.99
+    assert n < 5.0

@@ -1,0 +1,94 @@
+"""The search: FFT sums against plain loops, and the true pose among the candidates."""
+
+from __future__ import annotations
+
+import numpy as np
+from conftest import World, pose_error
+
+from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.refinement import alignment_of
+from gpgmap_ros.closure.registration import in_metres
+from gpgmap_ros.closure.search import Prepared, canvas_for, likelihoods, search, turned_fields
+from gpgmap_ros.closure.surface import surface_of
+from gpgmap_ros.geometry import inverse
+
+CONFIG = ClosureConfig(threads=1, yaw_step=15.0)
+
+
+def prepared(world: World):
+    source, T_source = world.map_at((100.0, 100.0), 1, yaw=0.5)
+    target, T_target = world.map_at((108.0, 96.0), 2)
+    a, b = surface_of(source, CONFIG), surface_of(target, CONFIG)
+    canvas = canvas_for(max(a.radius, b.radius), CONFIG)
+    return Prepared(a, canvas, CONFIG), Prepared(b, canvas, CONFIG), T_target @ inverse(T_source)
+
+
+def fields_at(side: Prepared, yaw: float, band: int):
+    weight, x, y, turns = side._bands[band]
+    canvas = side.canvas
+    return turned_fields(
+        weight, x, y, side.surface.centre, np.array([yaw]), canvas.stride, canvas.side, canvas.size, turns
+    )[0].astype(float)
+
+
+def naive_likelihood(a, b, dy: int, dx: int, remove_mean: bool) -> float:
+    a = np.roll(a, (dy, dx), axis=(1, 2))
+    n = np.sum(a[0] * b[0])
+    e_a, e_b = np.sum(a[1] * b[0]), np.sum(a[0] * b[1])
+    c = np.sum(a[2] * b[2] + a[3] * b[3])
+    if remove_mean:
+        s_a = np.array([np.sum(a[k] * b[0]) for k in (2, 3)])
+        s_b = np.array([np.sum(a[0] * b[k]) for k in (2, 3)])
+        e_a, e_b, c = e_a - s_a @ s_a / n, e_b - s_b @ s_b / n, c - s_a @ s_b / n
+    return -n * np.log(1.0 - min(c * c / (e_a * e_b), 0.9999)) if c > 0.0 else 0.0
+
+
+def test_the_sums_are_those_of_a_plain_loop(world: World):
+    """At yaws of both halves of the turn, in both bands, at shifts that share much and little."""
+    source, target, _ = prepared(world)
+    canvas = source.canvas
+    for band in (0, 1):
+        scores = likelihoods(source, target, band, CONFIG.min_overlap, 1)
+        b = fields_at(target, 0.0, band)
+        for k in (1, len(canvas.yaws) // 2 + 3, len(canvas.yaws) - 1):
+            a = fields_at(source, canvas.yaws[k], band)
+            for dy, dx in ((0, 0), (3, -2), (-5, 4)):
+                expected = naive_likelihood(a, b, dy, dx, band == 0)
+                np.testing.assert_allclose(
+                    scores[k, dy % canvas.size, dx % canvas.size], expected, rtol=2e-3, atol=0.05
+                )
+
+
+def test_too_little_overlap_scores_nothing(world: World):
+    source, target, _ = prepared(world)
+    scores = likelihoods(source, target, 0, 0.6, 1)
+    half = source.canvas.size // 2
+    assert scores[0, half, half] == 0.0
+    assert (scores > 0.0).any()
+
+
+def test_the_true_pose_is_among_the_candidates(world: World):
+    source, target, truth = prepared(world)
+    errors = [
+        pose_error(
+            in_metres(alignment_of(c, target.surface), source.surface, target.surface), truth, np.zeros(3)
+        )
+        for c in search(source, target, CONFIG)
+    ]
+    assert any(shift < 4.0 and yaw < 10.0 for shift, yaw in errors)
+
+
+def test_a_slope_turns_with_its_map(world: World):
+    """Turning by half a turn reverses the vectors and the lattice."""
+    source, _, _ = prepared(world)
+    side = source.canvas.side
+    still, turned = fields_at(source, 0.0, 0), fields_at(source, np.pi, 0)
+    np.testing.assert_allclose(turned[2, :side, :side], -still[2, side - 1 :: -1, side - 1 :: -1], atol=1e-4)
+
+
+def test_candidates_are_distinct_and_ordered(world: World):
+    source, target, _ = prepared(world)
+    found = search(source, target, CONFIG)
+    values = [c.likelihood for c in found]
+    assert values == sorted(values, reverse=True)
+    assert len({(c.yaw, *c.shift) for c in found}) == len(found)
