@@ -26,7 +26,7 @@ poses reaches L = log M. What counts is the surplus L - log M, of all relief or 
 Between two fields of noise the residuals are noise as well, and the ratio above says nothing: the larger the share of
 noise in the slopes, the more surplus is asked for.
 
-**Probability.** A logistic function of log ratio and surplus, fitted once (benchmark/closure_pairs.py --calibrate).
+**Probability.** A logistic function of log ratio and surplus, its constants chosen once, on training draws.
 Only one pose can be right: with odds o_i of each distinct pose, that of the best is o_1 / (1 + sum o_i). A ridge that
 fits in two places is refused by that.
 """
@@ -50,7 +50,7 @@ MOST_CELLS = 4000
 """Above this many shared cells every second one is enough: slopes are smooth over two cells."""
 EM_STEPS = 12
 INTERCEPT, PER_LOG_RATIO, PER_NAT = 3.0, 10.0, 0.9
-"""Of the logistic function, fitted by benchmark/closure_pairs.py --calibrate."""
+"""Of the logistic function: rounded to the safe side of fits such as benchmark/closure_pairs.py --calibrate makes."""
 SHIFTS = 1.3
 """Radius of the shifts that the search allows, in radii of a map: beyond, equal discs share less than a fifth."""
 NATS_PER_NOISE = 20.0
