@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 import pytest
-from conftest import World, pose_error
+from fractal_world import World, pose_error
 
 from gp_core.grid import Grid
 from gpgmap_ros.closure import ClosureDatabase, DatabaseError, NotComparable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import World, pose_error
+from fractal_world import World, pose_error
 from scipy.spatial.transform import Rotation
 
 from gpgmap_ros.closure import register

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from conftest import World
+from fractal_world import World
 from scipy.ndimage import gaussian_filter
 
 from gpgmap_ros.closure.config import ClosureConfig

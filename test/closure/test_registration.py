@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from conftest import World, pose_error
+from fractal_world import World, pose_error
 from scipy.stats import chi2
 
 from gp_core.grid import Grid

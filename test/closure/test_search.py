@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from conftest import World, pose_error
+from fractal_world import World, pose_error
 
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.refinement import alignment_of
