@@ -95,6 +95,16 @@ class Cholesky:
         return 2.0 * float(np.log(np.diagonal(self.lower)).sum())
 
 
+def product(A: Array, B: Array) -> Array:
+    """A B for C-ordered A (M, N) and B (N, O), by the library that also factorises and solves.
+
+    numpy and scipy each bring a BLAS with threads of its own, which wait for work by spinning: called in turn, the
+    idle ones take the cores from the busy ones, and a prediction takes twice as long.
+    """
+    C: Array = blas.dgemm(1.0, A.T, B, trans_a=1)
+    return C
+
+
 def cholesky(
     A: Array,
     *,

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from gp_core.arrays import Array, integer_at_least
 from gp_core.estimators import default_kernel, fit_inputs_and_targets, generator, query_inputs, report
 from gp_core.kernels import Kernel
-from gp_core.linalg import cholesky
+from gp_core.linalg import cholesky, product
 from gp_core.optimize import Optimum, minimize
 from gp_core.parameters import Bounds
 from gp_core.priors import Prior, log_prior
@@ -188,7 +188,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         for rows in self._batches(len(X)):
             batch = X[rows]
             K = self.kernel_._matrix(batch, self.X_train_)
-            mean[rows] = K @ self._dual
+            mean[rows] = product(K, self._dual)
             if return_std:
                 variance[rows] = self.kernel_._diag(batch) - self._factor.quadratic(K, overwrite=True)
         mean += self._prior_mean(X)
