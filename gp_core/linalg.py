@@ -105,6 +105,12 @@ def product(A: Array, B: Array) -> Array:
     return C
 
 
+def applied(A: Array, b: Array) -> Array:
+    """A b for C-ordered A (M, N) and b (N,), by the same library as `product`, for the same reason."""
+    c: Array = blas.dgemv(1.0, A.T, b, trans=1)
+    return c
+
+
 def cholesky(
     A: Array,
     *,
