@@ -12,12 +12,13 @@ from gp_core.grid.axes import Axis, Grid
 from gp_core.grid.hyperparameters import Fit, fit
 from gp_core.grid.layers import MeanLayers, VarianceLayers, mean_at, variance_at
 from gp_core.grid.likelihood import Evidence, evidence
+from gp_core.grid.mean_tiles import MeanField
 from gp_core.grid.posterior import GridPosterior
 from gp_core.grid.prior import TOLERANCE, Prior, expected_information, make_prior
 from gp_core.grid.sampling import posterior_samples
-from gp_core.grid.solver import Images, MeanField, TileField, VarianceField
 from gp_core.grid.statistics import (
     BAD_VARIANCE,
+    CHUNK,
     COUNT,
     LOG_VARIANCE,
     NOT_FINITE,
@@ -28,7 +29,9 @@ from gp_core.grid.statistics import (
     locate,
 )
 from gp_core.grid.tiles import TileModel, TileSize, make_tile_model, tile_blocks
+from gp_core.grid.tiling import Images, TileField
 from gp_core.grid.trend import FUNCTIONS, Trend, basis_functions, trend_moments
+from gp_core.grid.variance_tiles import VarianceField
 from gp_core.grid.workers import Workers, single_threaded_blas
 from gp_core.kernels import Kernel
 
@@ -61,10 +64,10 @@ SMOOTH_FIT: Final = TileSize(core=5.0, halo=0.5, window=2.0, cutoff=3e-9, most=2
 ROUGH_FIT: Final = TileSize(core=3.0, halo=0.5, window=2.0, cutoff=1e-7, most=300)
 COARSEST: Final = 1.7
 """Blocks per correlation length below which a lattice can't carry a kernel."""
-_CHUNK: Final = 131072
-"""Points sorted at a time, so that the sorted copy stays in cache."""
 _RENEW: Final = 1.05
 """Fading by less than this factor does not make a tile worth solving again."""
+_FACTOR_BYTES: Final = 1100
+"""Memory per cell up to which the factors of the mean's tiles are kept: a full map then stays below 2 KB."""
 _TREND_RENEW: Final = 1.1
 """Likewise for the growth of the data that makes the trend worth estimating again."""
 _TREND_TILES: Final = 36
@@ -184,13 +187,12 @@ class GridGP:
         arrays = (
             self._images.weights,
             self._images.heights,
-            self._means.eta,
             self._variances.pairs,
             self._mean_layers.layers,
             self._variance_layers.layers,
             self._variance_layers.rest,
         )
-        return self._statistics.nbytes + sum(array.nbytes for array in arrays)
+        return self._statistics.nbytes + self._means.nbytes + sum(array.nbytes for array in arrays)
 
     # -- data in -----------------------------------------------------------------------------------------
 
@@ -211,8 +213,8 @@ class GridGP:
         gain = self._gain_at(stamp)
         used, tally = 0, np.zeros(3, dtype=np.int64)
         s = self._statistics
-        for start in range(0, z.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
+        for start in range(0, z.size, CHUNK):
+            part = slice(start, start + CHUNK)
             located = locate(xy[part], z[part], r if r.size == 1 else r[part], self.grid.bounds, s.x, s.y)
             self._changed |= s.take(located, gain, self._prior.unresolved, self._workers)
             used += len(located.points)
@@ -409,7 +411,11 @@ class GridGP:
     def _rebuild(self) -> None:
         """New fields, images and layers for the present window and prior; every block counts as changed."""
         s = self._statistics
-        self._means = MeanField(self._models[0], s.y, s.x, 1 + self._trend_count)
+        mean, cell = self._models[0], self.grid.resolution
+        cells = mean.x.core * mean.x.spacing * mean.y.core * mean.y.spacing / cell**2
+        self._means = MeanField(
+            mean, s.y, s.x, 1 + self._trend_count, keep_factors=2 * mean.rank**2 <= _FACTOR_BYTES * cells
+        )
         self._variances = VarianceField(self._models[1], s.y, s.x)
         self._images = Images.covering([self._means, self._variances], 1 + self._trend_count)
         self._mean_layers = MeanLayers(self._means, self.grid.y, self.grid.x)
@@ -503,12 +509,15 @@ class GridGP:
             self._changed |= (s.weights[:, :, 0, 0] > 0.0) & (self._gain > _RENEW * self._drawn_gain)
         self._note_changes()
         with single_threaded_blas():
-            if self._means.stale.any():
-                solved = self._means.solve(self._images, s, 1.0 / self._gain, self._workers)
-                self._mean_layers.draw(solved, self._workers)
-            if self._variances.stale.any():
-                solved = self._variances.solve(self._images, s, 1.0 / self._gain, self._workers)
-                self._variance_layers.draw(solved, self._workers)
+            stale = self._means.stale, self._variances.stale
+            # The mean's jobs are the longer ones: begun first, they end together with the others.
+            means = self._means.jobs(self._images, s, 1.0 / self._gain)
+            variances = self._variances.jobs(self._images, s, 1.0 / self._gain)
+            failed = self._workers.run_all(means + variances)
+            self._means.fallbacks += sum(failed[: len(means)])
+            self._variances.fallbacks += sum(failed[len(means) :])
+            self._mean_layers.draw(stale[0], self._workers)
+            self._variance_layers.draw(stale[1], self._workers)
         self._estimate_trend()
 
     def _estimate_trend(self) -> None:

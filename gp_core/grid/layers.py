@@ -11,10 +11,11 @@ from numba import njit
 from gp_core.arrays import Array
 from gp_core.grid.axes import Axis
 from gp_core.grid.interpolation import slopes, weights
+from gp_core.grid.mean_tiles import MeanField
 from gp_core.grid.prior import Prior
-from gp_core.grid.solver import MeanField, VarianceField
 from gp_core.grid.statistics import Mask
 from gp_core.grid.tiles import TileAxis, pair_products
+from gp_core.grid.variance_tiles import VarianceField
 from gp_core.grid.workers import Workers
 
 

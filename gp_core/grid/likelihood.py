@@ -23,10 +23,11 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from gp_core.arrays import Array
+from gp_core.grid.normal_matrix import information, safe_inverse
 from gp_core.grid.prior import Prior
-from gp_core.grid.solver import TileField, information, safe_inverse
 from gp_core.grid.statistics import COUNT, LOG_VARIANCE, Mask, Statistics
 from gp_core.grid.tiles import SAFE_ORDER, WEIGHT_MOMENTS, TileModel, lag_weights
+from gp_core.grid.tiling import TileField
 from gp_core.grid.trend import trend_moments, trend_products
 
 

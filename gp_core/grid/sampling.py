@@ -20,10 +20,11 @@ from gp_core.arrays import Array
 from gp_core.grid.axes import Grid
 from gp_core.grid.interpolation import DEGREE, ORDER, PIECES, weights
 from gp_core.grid.layers import MeanLayers
+from gp_core.grid.mean_tiles import MeanField
 from gp_core.grid.prior import Prior
-from gp_core.grid.solver import Images, MeanField
 from gp_core.grid.statistics import Statistics
 from gp_core.grid.tiles import SAFE_DEGREE, SAFE_ORDER, TileModel, lower_degree
+from gp_core.grid.tiling import Images
 from gp_core.grid.workers import Workers, single_threaded_blas
 
 _ROUND_OFF = 1e-10
@@ -68,7 +69,9 @@ def posterior_samples(
     field.mark(with_data, s)
     layers = MeanLayers(field, grid.y, grid.x)
     with single_threaded_blas():
-        layers.draw(field.solve(images, s, 1.0, workers), workers)
+        stale = field.stale
+        workers.run_all(field.jobs(images, s, 1.0))
+        layers.draw(stale, workers)
     y, x = _spline_matrix(s.y.locate(grid.y), s.y.count), _spline_matrix(s.x.locate(grid.x), s.x.count)
     unresolved = np.sqrt(prior.unresolved) * rng.standard_normal((n, *grid.shape))
     out: Array = layers.layers[:, 0] + y @ c @ x.T + unresolved

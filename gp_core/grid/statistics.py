@@ -28,8 +28,12 @@ SQUARES, COUNT, LOG_VARIANCE = 0, 1, 2
 """Columns of `totals`."""
 NOT_FINITE, BAD_VARIANCE, OUTSIDE = 0, 1, 2
 """Entries of the tally of refused points."""
-_LANES: Final = (8, 8)
-"""Moments along x of weights and heights, padded so that a row fills whole vector registers."""
+CHUNK: Final = 131072
+"""Points sorted at a time, so that the sorted copy stays in cache."""
+_LANES: Final = 8
+"""Moments along x, padded so that a row of them fills whole vector registers."""
+_AT_ONCE: Final = 8
+"""Points added per pass over the sums of a block."""
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -224,77 +228,91 @@ def _sort(xy, z, variance, per_x, per_y, block, fill, points):  # type: ignore[n
             points[to, 3] = variance[0] if common else variance[n]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def _accumulate(first, last, starts, points, common, gain, floor, reference, lanes, weights, heights, totals):  # type: ignore[no-untyped-def]
-    """Add the points of blocks first ... last - 1 to their moments, four points per pass over a block.
+    """Add the points of blocks first ... last - 1 to their moments, eight points per pass over a block.
 
     common: whether all points have the same variance
-    lanes: (8, 8), lengths of the inner loops: as arguments and not constants they stay loops, which
-        vectorise; as constants they are unrolled into scalar code, three times slower
+    lanes: moments along x, padded; as an argument and not a constant it stays a loop, which vectorises: a
+        constant is unrolled into scalar code, three times slower
     """
-    wide, narrow = lanes
-    along_x = np.zeros((4, wide))
-    along_y = np.zeros((4, MOMENTS))
-    height = np.zeros(4)
-    W = np.empty((MOMENTS, wide))
-    H = np.empty((ORDER, narrow))
-    x0, x1, x2, x3 = along_x[0], along_x[1], along_x[2], along_x[3]
+    rows = MOMENTS + ORDER
+    X = np.zeros((_AT_ONCE, lanes))
+    Y = np.zeros((_AT_ONCE, rows))
+    sums = np.empty((rows, lanes))
+    x0, x1, x2, x3, x4, x5, x6, x7 = X[0], X[1], X[2], X[3], X[4], X[5], X[6], X[7]
     for k in range(first, last):
         start = starts[k]
         stop = starts[k + 1]
         if start == stop:
             continue
-        W[:] = 0.0
-        H[:] = 0.0
+        sums[:] = 0.0
         squares = 0.0
-        logs = (stop - start) * np.log(points[start, 3] + floor) if common else 0.0
-        for n in range(start, stop, 4):
-            for m in range(4):
+        r = points[start, 3] + floor
+        w = gain / r
+        logs = (stop - start) * np.log(r) if common else 0.0
+        for n in range(start, stop, _AT_ONCE):
+            for m in range(_AT_ONCE):
+                s = 0.0
+                t = 0.0
+                z = 0.0
                 if n + m < stop:
                     s = points[n + m, 0]
                     t = points[n + m, 1]
                     z = points[n + m, 2] - reference
-                    r = points[n + m, 3] + floor
-                    w = gain / r
-                    squares += w * z * z
                     if not common:
+                        r = points[n + m, 3] + floor
+                        w = gain / r
                         logs += np.log(r)
-                else:
-                    s = 0.0
-                    t = 0.0
-                    z = 0.0
-                    w = 0.0
-                height[m] = z
-                p = 1.0
-                for b in range(MOMENTS):
-                    along_x[m, b] = p
-                    p *= s
-                p = w
-                for a in range(MOMENTS):
-                    along_y[m, a] = p
-                    p *= t
-            for a in range(MOMENTS):
-                y0 = along_y[0, a]
-                y1 = along_y[1, a]
-                y2 = along_y[2, a]
-                y3 = along_y[3, a]
-                row = W[a]
-                for b in range(wide):
-                    row[b] += y0 * x0[b] + y1 * x1[b] + y2 * x2[b] + y3 * x3[b]
-            for a in range(ORDER):
-                y0 = along_y[0, a] * height[0]
-                y1 = along_y[1, a] * height[1]
-                y2 = along_y[2, a] * height[2]
-                y3 = along_y[3, a] * height[3]
-                row = H[a]
-                for b in range(narrow):
-                    row[b] += y0 * x0[b] + y1 * x1[b] + y2 * x2[b] + y3 * x3[b]
+                    squares += w * z * z
+                _powers(s, t, w if n + m < stop else 0.0, z, X[m], Y[m])
+            if stop - n > _AT_ONCE // 2:
+                for a in range(rows):
+                    y0, y1, y2, y3 = Y[0, a], Y[1, a], Y[2, a], Y[3, a]
+                    y4, y5, y6, y7 = Y[4, a], Y[5, a], Y[6, a], Y[7, a]
+                    row = sums[a]
+                    for b in range(lanes):
+                        row[b] += (y0 * x0[b] + y1 * x1[b] + y2 * x2[b] + y3 * x3[b]) + (
+                            y4 * x4[b] + y5 * x5[b] + y6 * x6[b] + y7 * x7[b]
+                        )
+            else:
+                for a in range(rows):
+                    y0, y1, y2, y3 = Y[0, a], Y[1, a], Y[2, a], Y[3, a]
+                    row = sums[a]
+                    for b in range(lanes):
+                        row[b] += y0 * x0[b] + y1 * x1[b] + y2 * x2[b] + y3 * x3[b]
         for a in range(MOMENTS):
             for b in range(MOMENTS):
-                weights[k, a, b] += W[a, b]
+                weights[k, a, b] += sums[a, b]
         for a in range(ORDER):
             for b in range(ORDER):
-                heights[k, a, b] += H[a, b]
+                heights[k, a, b] += sums[MOMENTS + a, b]
         totals[k, 0] += squares
         totals[k, 1] += gain * (stop - start)
         totals[k, 2] += gain * logs
+
+
+@njit(inline="always")
+def _powers(s, t, w, z, x, y):  # type: ignore[no-untyped-def]
+    """s^b (7,), and w t^a, w t^a z (7 + 6,): few multiplications deep, so that they overlap."""
+    s2 = s * s
+    s3 = s2 * s
+    x[0] = 1.0
+    x[1] = s
+    x[2] = s2
+    x[3] = s3
+    x[4] = s2 * s2
+    x[5] = s2 * s3
+    x[6] = s3 * s3
+    t2 = t * t
+    t3 = t2 * t
+    w3 = w * t3
+    y[0] = w
+    y[1] = w * t
+    y[2] = w * t2
+    y[3] = w3
+    y[4] = w3 * t
+    y[5] = w3 * t2
+    y[6] = w3 * t3
+    for a in range(ORDER):
+        y[MOMENTS + a] = y[a] * z

@@ -39,6 +39,10 @@ class Workers:
             self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="gp_grid")
         return list(self._pool.map(lambda call: function(*call), calls))
 
+    def run_all(self, jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+        """job() for every job, in any order; the results in the order of the jobs."""
+        return self.run(lambda job: job(), [(job,) for job in jobs])
+
     def __getstate__(self) -> dict[str, Any]:
         return {"count": self.count}
 

@@ -217,6 +217,7 @@ def test_memory_and_statistics_stay_constant_over_many_scans():
     gp = make()
     xy, z, r = terrain(500)
     gp.update(xy, z, r)
+    gp.posterior()
     size = gp.nbytes
     for _ in range(300):
         gp.update(xy, z, r)

@@ -1,0 +1,249 @@
+"""Posterior means of the modes of every tile, from the moments of its domain.
+
+A Cholesky factor of P is the larger part of the work, and from scan to scan P changes little. So the factor is
+kept, and conjugate gradients with it as the preconditioner find the new mean: if information grew by a tenth
+everywhere, each step takes the error down by forty. Their natural measure r' P^-1 r is the error's square in
+posterior standard deviations, and bounds it at every cell: |phi' e| <= sd sqrt(e' P e). Where they need too many
+steps, because the data changed too much, P is factorised anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from gp_core.arrays import Array
+from gp_core.grid.axes import Axis
+from gp_core.grid.normal_matrix import (
+    attempt,
+    domain_weights,
+    fill_normal_matrix,
+    first_moments,
+    normal_matrix,
+    safe_inverse,
+)
+from gp_core.grid.statistics import Mask, Statistics
+from gp_core.grid.tiles import HEIGHT_MOMENTS, WEIGHT_MOMENTS, Integers, TileModel
+from gp_core.grid.tiling import Images, TileField
+
+_ERROR: Final = 1e-5
+"""Posterior standard deviations by which conjugate gradients may miss the mean of a tile, anywhere in it."""
+_ROUND_OFF: Final = 1e-8
+"""The same as a share of the mean's own size, where that is many deviations."""
+_STEPS: Final = 10
+"""Steps that cost about as much as a factorisation."""
+_FAILED: Final = 1e3
+"""Times the error allowed at which a fresh factor has failed."""
+
+
+class MeanField(TileField):
+    """Posterior means of the modes: eta (tiles_y, tiles_x, K, r_y, r_x), one per right-hand side.
+
+    factors: (tiles_y, tiles_x, r (r + 1) / 2) float32, rows of the lower triangular factor of P when it was last
+        factorised; empty if they are not to be kept
+    factored: (tiles_y, tiles_x) whether there is one
+    """
+
+    def __init__(
+        self, model: TileModel, y: Axis, x: Axis, right_hand_sides: int, *, keep_factors: bool = False
+    ) -> None:
+        super().__init__(model, y, x)
+        self.eta = np.zeros(
+            (*self.tiling.shape, right_hand_sides, model.y.modes.shape[1], model.x.modes.shape[1])
+        )
+        size = model.rank * (model.rank + 1) // 2 if keep_factors else 0
+        self.factors = np.zeros((*self.tiling.shape, size), dtype=np.float32)
+        self.factored: Mask = np.zeros(self.tiling.shape, dtype=np.bool_)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the results; a factor that was never made takes none."""
+        return self.eta.nbytes + int(self.factored.sum()) * self.factors.shape[2] * self.factors.itemsize
+
+    def _results(self) -> list[Any]:
+        return [self.eta, self.factors, self.factored]
+
+    def _forget(self, tiles: Mask) -> None:
+        self.eta[tiles] = 0.0
+        self.factored[tiles] = False
+
+    def _solve_part(
+        self, j: int, columns: Integers, images: Images, statistics: Statistics, gain: float
+    ) -> int:
+        if self._attempt(j, columns, images):
+            return 0
+        # One tile has failed: the others need not pay for it.
+        failed = [int(i) for i in columns if not self._attempt(j, np.array([i], dtype=np.int32), images)]
+        for i in failed:
+            self.eta[j, i] = self._safely(j, i, images, statistics, gain)
+            self.factored[j, i] = False
+        return len(failed)
+
+    def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
+        """Solve tiles of one row the fast way; False, and nothing of use, if that failed for one of them."""
+        model, y, x = self.model, self.model.y.tables, self.model.x.tables
+        row = self.domain(j, 0)[0] - images.first_y
+        starts = (columns - columns[0]).astype(np.int64) * model.x.core
+        first = self.domain(0, int(columns[0]))[1] - images.first_x
+        eta = self.eta[j, columns]
+        solved = attempt(
+            _mean_row,
+            images.weights, images.heights, row, first, starts, model.y.blocks, model.x.blocks,
+            y.reduce, y.expand, x.reduce, x.expand, model.y.polynomials, model.x.polynomials,
+            model.mode_y, model.mode_x, model.pair, model.single_precision,
+            columns, self.factors[j], self.factored[j], eta,
+        )  # fmt: skip
+        if solved:
+            self.eta[j, columns] = eta
+        return solved
+
+    def _safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> Array:
+        model = self.model
+        P = normal_matrix(model, domain_weights(self, j, i, statistics, gain))
+        covariance = safe_inverse(P)
+        b_y, b_x = self.domain(j, i)
+        top, left = HEIGHT_MOMENTS * (b_y - images.first_y), HEIGHT_MOMENTS * (b_x - images.first_x)
+        heights = images.heights[
+            :, top : top + HEIGHT_MOMENTS * model.y.blocks, left : left + HEIGHT_MOMENTS * model.x.blocks
+        ]
+        eta = np.zeros(self.eta.shape[2:])
+        for k in range(eta.shape[0]):
+            b = model.y.safe_polynomials.T @ first_moments(heights[k]) @ model.x.safe_polynomials
+            eta[k, model.mode_y, model.mode_x] = covariance @ b[model.mode_y, model.mode_x]
+        return eta
+
+
+@njit(cache=True, nogil=True)
+def _mean_row(  # type: ignore[no-untyped-def]
+    weights, heights, row, first, starts, blocks_y, blocks_x,
+    reduce_y, expand_y, reduce_x, expand_x, polynomials_y, polynomials_x,
+    mode_y, mode_x, pair, precision, columns, factors, factored, eta,
+):  # fmt: skip
+    """Posterior means of the modes of tiles in one row of tiles; NaN where the factorisation was of no use.
+
+    row, first: block at which the domains start, and the first of them along x, in the images
+    starts: (T,) further blocks along x to each tile's domain
+    columns: (T,) of the tiles in factors and factored, which are those of the whole row
+    eta: (T, K, r_y, r_x), on entry the means so far
+    """
+    r = mode_y.size
+    span = starts[-1] + blocks_x
+    rows = np.ascontiguousarray(
+        weights[row * WEIGHT_MOMENTS : (row + blocks_y) * WEIGHT_MOMENTS,
+                first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]
+    )  # fmt: skip
+    B = np.dot(reduce_y.T, rows)
+    P = np.zeros((r, r), dtype=weights.dtype)
+    b = np.zeros((heights.shape[0], r))
+    x = np.zeros((heights.shape[0], r))
+    own = np.zeros(r * (r + 1) // 2, dtype=weights.dtype)
+    for k in range(starts.size):
+        fill_normal_matrix(
+            B,
+            starts[k] * WEIGHT_MOMENTS,
+            blocks_x * WEIGHT_MOMENTS,
+            reduce_x,
+            expand_y,
+            expand_x,
+            pair,
+            precision,
+            P,
+        )
+        left = (first + starts[k]) * HEIGHT_MOMENTS
+        for m in range(heights.shape[0]):
+            part = np.ascontiguousarray(
+                heights[m, row * HEIGHT_MOMENTS : (row + blocks_y) * HEIGHT_MOMENTS,
+                        left : left + blocks_x * HEIGHT_MOMENTS]
+            )  # fmt: skip
+            projected = np.dot(np.dot(polynomials_y.T, part), polynomials_x)
+            for i in range(r):
+                b[m, i] = projected[mode_y[i], mode_x[i]]
+                x[m, i] = eta[k, m, mode_y[i], mode_x[i]]
+        kept = factors.shape[1] > 0
+        factor = factors[columns[k]] if kept else own
+        done = kept and factored[columns[k]]
+        m = 0
+        while done and m < heights.shape[0]:
+            done = _improve(P, factor, b[m], x[m], True) <= 1.0
+            m += 1
+        if not done:
+            L = np.linalg.cholesky(P)
+            for i in range(r):
+                factor[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2] = L[i, : i + 1]
+            factored[columns[k]] = kept
+            for m in range(heights.shape[0]):
+                x[m] = 0.0
+                if not _improve(P, factor, b[m], x[m], False) <= _FAILED:
+                    x[m] = np.nan
+        for m in range(heights.shape[0]):
+            for i in range(r):
+                eta[k, m, mode_y[i], mode_x[i]] = x[m, i]
+
+
+@njit(cache=True, nogil=True)
+def _improve(P, factor, b, x, hasty):  # type: ignore[no-untyped-def]
+    """Bring x nearer to P^-1 b in place; its error over what is allowed.
+
+    P: lower triangle; factor: of a matrix like P, by rows
+    hasty: whether to give up early where many steps would be needed
+    """
+    residual = b - _product(P, x)
+    step = _solve(factor, residual)
+    square = np.dot(residual, step)
+    begin = square
+    direction = step.copy()
+    for k in range(_STEPS):
+        allowed = max(_ERROR**2, _ROUND_OFF**2 * abs(np.dot(b, x)))
+        if not square > allowed:
+            break
+        if hasty and k >= 2:
+            # At the rate so far, are the steps that are left enough?
+            rate = (np.log(begin) - np.log(square)) / k
+            if rate * (_STEPS - k) < np.log(square) - np.log(allowed):
+                break
+        image = _product(P, direction)
+        length = square / np.dot(direction, image)
+        x += length * direction
+        residual -= length * image
+        step = _solve(factor, residual)
+        before = square
+        square = np.dot(residual, step)
+        direction = step + (square / before) * direction
+    return np.sqrt(abs(square) / max(_ERROR**2, _ROUND_OFF**2 * abs(np.dot(b, x))))
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _solve(factor, b):  # type: ignore[no-untyped-def]
+    """(L L')^-1 b in the precision of L, given by the rows of its lower triangle; as float64."""
+    n = b.size
+    x = b.astype(factor.dtype)
+    for i in range(n):
+        row = factor[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2]
+        value = factor.dtype.type(0.0)
+        for j in range(i):
+            value += row[j] * x[j]
+        x[i] = (x[i] - value) / row[i]
+    for i in range(n - 1, -1, -1):
+        row = factor[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2]
+        value = x[i] / row[i]
+        x[i] = value
+        for j in range(i):
+            x[j] -= row[j] * value
+    return x.astype(np.float64)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _product(P, x):  # type: ignore[no-untyped-def]
+    """P x for a symmetric matrix given by its lower triangle, accumulated in float64."""
+    out = np.zeros(x.size)
+    for i in range(x.size):
+        row = P[i]
+        scale = x[i]
+        value = row[i] * scale
+        for j in range(i):
+            value += row[j] * x[j]
+            out[j] += row[j] * scale
+        out[i] += value
+    return out

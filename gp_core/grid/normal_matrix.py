@@ -1,0 +1,87 @@
+"""P = C_0^-1 + A of a tile: fast in float32 for the compiled loops, safe in float64 where those fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from gp_core.arrays import Array
+from gp_core.grid.statistics import Statistics
+from gp_core.grid.tiles import HEIGHT_MOMENTS, SAFE_ORDER, WEIGHT_MOMENTS, TileModel
+from gp_core.grid.tiling import TileField
+
+
+def attempt(function: Any, *arguments: Any) -> bool:
+    """Run a compiled loop; False if a factorisation did not exist, or overflowed."""
+    try:
+        function(*arguments)
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.isfinite(arguments[-1]).all())
+
+
+def domain_weights(tile: TileField, j: int, i: int, statistics: Statistics, gain: float) -> Array:
+    """(7 J, 7 I) the moments of a tile's domain in float64."""
+    first_y, first_x = tile.domain(j, i)
+    n_y, n_x = tile.model.y.blocks, tile.model.x.blocks
+    out = np.zeros((n_y, WEIGHT_MOMENTS, n_x, WEIGHT_MOMENTS))
+    rows, columns = statistics.weights.shape[:2]
+    low_y, high_y = max(first_y, 0), min(first_y + n_y, rows)
+    low_x, high_x = max(first_x, 0), min(first_x + n_x, columns)
+    if low_y < high_y and low_x < high_x:
+        part = statistics.weights[low_y:high_y, low_x:high_x, :WEIGHT_MOMENTS, :WEIGHT_MOMENTS]
+        out[low_y - first_y : high_y - first_y, :, low_x - first_x : high_x - first_x] = part.transpose(
+            0, 2, 1, 3
+        )
+    return gain * out.reshape(n_y * WEIGHT_MOMENTS, n_x * WEIGHT_MOMENTS)
+
+
+def normal_matrix(model: TileModel, weights: Array) -> Array:
+    """P (r, r) in float64 from the moments (7 J, 7 I) of a domain."""
+    P: Array = information(model, weights) + model.precision
+    return P
+
+
+def information(model: TileModel, weights: Array) -> Array:
+    """A (r, r) in float64 from the moments (7 J, 7 I) of a domain."""
+    products: Array = model.y.safe_pairs @ weights @ model.x.safe_pairs.T
+    return products.ravel()[model.pair]
+
+
+def first_moments(heights: Array) -> Array:
+    """(4 J, 4 I) the low moments out of an image (6 J, 6 I)."""
+    n_y, n_x = (n // HEIGHT_MOMENTS for n in heights.shape)
+    blocks = heights.reshape(n_y, HEIGHT_MOMENTS, n_x, HEIGHT_MOMENTS)[:, :SAFE_ORDER, :, :SAFE_ORDER]
+    return blocks.reshape(n_y * SAFE_ORDER, n_x * SAFE_ORDER)
+
+
+def safe_inverse(P: Array) -> Array:
+    """P^-1 by eigenvalues, those that round-off made negative raised to its level: the prior bounds them."""
+    scale = np.sqrt(np.abs(np.diagonal(P)))
+    value, vector = np.linalg.eigh(P / scale / scale[:, None])
+    value = np.maximum(value, 1e-13 * value[-1])
+    half = vector / np.sqrt(value) / scale[:, None]
+    inverse: Array = half @ half.T
+    return inverse
+
+
+@njit(cache=True, nogil=True)
+def fill_normal_matrix(B, column, columns, reduce_x, expand_y, expand_x, pair, precision, P):  # type: ignore[no-untyped-def]
+    """Lower triangle of P = C_0^-1 + A from B = V_y' M, whose columns start at the given one.
+
+    precision: C_0^-1 (r, r) in float32, or (0, 0) for the identity
+    """
+    C = np.dot(np.ascontiguousarray(B[:, column : column + columns]), reduce_x)
+    products = np.dot(expand_y, np.dot(C, expand_x.T)).ravel()
+    one = P.dtype.type(1.0)
+    if precision.size == 0:
+        for i in range(P.shape[0]):
+            for j in range(i + 1):
+                P[i, j] = products[pair[i, j]]
+            P[i, i] += one
+    else:
+        for i in range(P.shape[0]):
+            for j in range(i + 1):
+                P[i, j] = products[pair[i, j]] + precision[i, j]
