@@ -88,6 +88,11 @@ class Axis:
         last = max(first, int(np.ceil(high / spacing)) - 1)
         return Axis(spacing, first, last - first + 1)
 
+    @property
+    def middles(self) -> Array:
+        """(count,) coordinates of the middles of the blocks."""
+        return (np.arange(self.first, self.first + self.count, dtype=np.float64) + 0.5) * self.spacing
+
     def locate(self, x: Any) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Array]:
         """Block index (counted from `first`) and position t in [-1, 1) inside the block, for each x."""
         u = np.asarray(x, dtype=np.float64) * (1.0 / self.spacing)

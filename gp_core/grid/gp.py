@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
+from scipy import stats
 
 from gp_core.arrays import Array, positive
 from gp_core.grid.axes import Axis, Grid
 from gp_core.grid.hyperparameters import Fit, fit
 from gp_core.grid.layers import MeanLayers, VarianceLayers, mean_at, variance_at
 from gp_core.grid.likelihood import Evidence, evidence
+from gp_core.grid.local_noise import LocalNoise, block_coefficients, learned_noise, residual_squares
 from gp_core.grid.mean_tiles import MeanField
 from gp_core.grid.posterior import GridPosterior
 from gp_core.grid.prior import TOLERANCE, Prior, expected_information, make_prior
@@ -20,17 +22,15 @@ from gp_core.grid.statistics import (
     BAD_VARIANCE,
     CHUNK,
     COUNT,
-    LOG_VARIANCE,
     NOT_FINITE,
     OUTSIDE,
-    SQUARES,
     Mask,
     Statistics,
     locate,
 )
 from gp_core.grid.tiles import TileModel, TileSize, make_tile_model, tile_blocks
 from gp_core.grid.tiling import Images, TileField
-from gp_core.grid.trend import FUNCTIONS, Trend, basis_functions, trend_moments
+from gp_core.grid.trend import FUNCTIONS, Trend, basis_functions, trend_coefficients, trend_moments
 from gp_core.grid.variance_tiles import VarianceField
 from gp_core.grid.workers import Workers, single_threaded_blas
 from gp_core.kernels import Kernel
@@ -68,6 +68,10 @@ _RENEW: Final = 1.05
 """Fading by less than this factor does not make a tile worth solving again."""
 _FACTOR_BYTES: Final = 1100
 """Memory per cell up to which the factors of the mean's tiles are kept: a full map then stays below 2 KB."""
+_FEWEST_HELD_OUT: Final = 50
+"""Points with which an interval of 95 % can be judged at all."""
+_NOISE_SETTLED: Final = 0.02
+"""Largest change of a logarithmic noise factor at which learning them ends."""
 _TREND_RENEW: Final = 1.1
 """Likewise for the growth of the data that makes the trend worth estimating again."""
 _TREND_TILES: Final = 36
@@ -152,6 +156,7 @@ class GridGP:
         x, y = self._axes(grid)
         # With a trend to be learned the reference follows the first data; until then there are none.
         self._statistics = Statistics(x, y, 0.0 if isinstance(self.mean, str) else self.mean)
+        self._noise = LocalNoise(x, y)
         self._rebuild()
 
     # -- what it is --------------------------------------------------------------------------------------
@@ -216,7 +221,7 @@ class GridGP:
         for start in range(0, z.size, CHUNK):
             part = slice(start, start + CHUNK)
             located = locate(xy[part], z[part], r if r.size == 1 else r[part], self.grid.bounds, s.x, s.y)
-            self._changed |= s.take(located, gain, self._prior.unresolved, self._workers)
+            self._changed |= s.take(located, gain, self._prior.unresolved, self._noise.factor, self._workers)
             used += len(located.points)
             tally += located.tally
         return Intake(used, int(tally[NOT_FINITE]), int(tally[BAD_VARIANCE]), int(tally[OUTSIDE]))
@@ -232,7 +237,7 @@ class GridGP:
         s = self._statistics
         part = Statistics(s.x, s.y, s.reference)
         located = locate(xy, z, r, self.grid.bounds, s.x, s.y)
-        touched = part.take(located, 1.0, self._prior.unresolved, self._workers)
+        touched = part.take(located, 1.0, self._prior.unresolved, self._noise.factor, self._workers)
         have, less = s.totals[..., COUNT], part.totals[..., COUNT]
         W, w = s.weights[..., 0, 0], part.weights[..., 0, 0]
         if (less > have).any() or (w > W * (1.0 + 1e-9)).any():
@@ -262,6 +267,7 @@ class GridGP:
         if self.count == 0.0:
             s.reference = o.reference
         part = o.moved(s.x, s.y)
+        part.scale_noise(self._noise.factor / other._noise.moved(s.x, s.y).factor)
         age = 1.0
         if self.half_life is not None and self._now is not None and other._now is not None:
             age = 2.0 ** (-(self._now - other._now) / self.half_life)
@@ -274,7 +280,7 @@ class GridGP:
         self._grid = self.grid.moved(int(cells_y), int(cells_x))
         old = self._statistics
         x, y = self._axes(self._grid)
-        self._statistics = old.moved(x, y)
+        self._statistics, self._noise = old.moved(x, y), self._noise.moved(x, y)
         means, variances = self._means, self._variances
         trend = self._beta, self._beta_covariance, self._beta_weight
         self._rebuild()
@@ -322,6 +328,41 @@ class GridGP:
         mean, variance = self._predict(xy)
         gradient = np.ascontiguousarray(mean[1:].T)
         return (gradient, np.sqrt(variance[1:].T)) if return_std else gradient
+
+    def noise_at(self, xy: Any) -> tuple[Array, Array]:
+        """Noise variance of a point measured at xy (N, 2), and the degrees of freedom (N,) of that knowledge.
+
+        `noise_variance` and infinity unless `learn_noise` was called.
+        """
+        xy = _positions(xy)
+        factor, degrees = self._noise.at(xy[:, 0], xy[:, 1])
+        return self.noise_variance * factor, degrees
+
+    def predict_interval(self, xy: Any, level: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper bound (N,), (N,) of the height that a point measured at xy (N, 2) will have.
+
+        level: probability of the interval
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be a probability between 0 and 1, got {level}")
+        mean, scale, degrees = self._predict_points(xy)
+        reach = scale * stats.t.ppf(0.5 + 0.5 * self._noise.nominal(level), degrees)
+        return mean - reach, mean + reach
+
+    def log_density(self, xy: Any, z: Any) -> Array:
+        """(N,) log of the density, under the map, of measuring the height z (N,) at xy (N, 2)."""
+        mean, scale, degrees = self._predict_points(xy)
+        density = stats.t.logpdf((np.asarray(z, dtype=np.float64) - mean) / scale, degrees)
+        return np.asarray(density - np.log(scale), dtype=np.float64)
+
+    def _predict_points(self, xy: Any) -> tuple[Array, Array, Array]:
+        """Mean, scale and degrees of freedom of the Student t distribution of a point's height.
+
+        The surface's own uncertainty is normal; beside the noise of a point it is small wherever there are data.
+        """
+        mean, std = self.predict(xy, return_std=True)
+        noise, degrees = self.noise_at(xy)
+        return mean, np.sqrt(std**2 + noise), degrees
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """(n, ny, nx) draws of the whole surface from the posterior."""
@@ -376,10 +417,48 @@ class GridGP:
             COARSEST,
             blocks,
         )
-        self._scale_noise(result.noise_factor)
+        self.noise_variance *= result.noise_factor
+        self._statistics.scale_noise(result.noise_factor)
         self._use(make_prior(result.kernel, self._prior.spacing, self._tolerance, self._prior.information))
         self._rebuild()
         return result
+
+    def learn_noise(self, *, max_rounds: int = 8) -> LocalNoise:
+        """Learn by how much the noise differs from block to block, and weigh the points by it, old ones and new.
+
+        Only statistics are needed. Call it again when the map has grown; `predict_interval` and `log_density` know
+        the result.
+        """
+        if self.count == 0.0:
+            raise ValueError("there are no data to learn the noise from: update the map first")
+        for _ in range(max_rounds):
+            self._solve()
+            s = self._effective()
+            squares = (
+                residual_squares(s, self._block_means()) + s.weights[..., 0, 0] * self._block_variances()
+            )
+            found = learned_noise(self._noise, s, squares)
+            change = found.factor / self._noise.factor
+            self._statistics.scale_noise(change)
+            self._noise = found
+            self._changed |= self._statistics.weights[..., 0, 0] > 0.0
+            if np.abs(np.log(change)).max() < _NOISE_SETTLED:
+                break
+        return found
+
+    def calibrate(self, xy: Any, z: Any) -> None:
+        """Measure with points that are not in the map, xy (N, 2) and z (N,), what the intervals are worth.
+
+        A few hundred points spread over it will do. `predict_interval` then gives intervals that hold the stated
+        share of such points; `learn_noise` starts over.
+        """
+        z = np.asarray(z, dtype=np.float64)
+        if z.size < _FEWEST_HELD_OUT or not np.isfinite(z).all():
+            raise ValueError(f"calibrate needs at least {_FEWEST_HELD_OUT} finite heights, got {z.size}")
+        mean, scale, degrees = self._predict_points(xy)
+        if z.shape != mean.shape:
+            raise ValueError(f"z must have shape {mean.shape} to match xy, got {z.shape}")
+        self._noise.levels = np.sort(2.0 * stats.t.cdf(np.abs(z - mean) / scale, degrees) - 1.0)
 
     # -- inside ------------------------------------------------------------------------------------------
 
@@ -559,6 +638,24 @@ class GridGP:
         mean: Array = means[0] + np.tensordot(self._beta, u, 1)
         return mean, variances + np.einsum("ka...,kl,la...->a...", u, self._beta_covariance, u)
 
+    def _block_means(self) -> Array:
+        """(J, I, 6, 6) monomial coefficients of the mean, trend included, on every block."""
+        s = self._statistics
+        parts = block_coefficients(self._means)
+        mean: Array = parts[0]
+        if self._trend_count:
+            own = trend_coefficients(self._beta, s, self._center)
+            mean = mean + own - np.tensordot(self._beta, parts[1:], 1)
+        return mean
+
+    def _block_variances(self) -> Array:
+        """(J, I) posterior variance in the middle of every block."""
+        s = self._statistics
+        middles = VarianceLayers(self._variances, self._prior, s.y.middles, s.x.middles)
+        with single_threaded_blas():
+            middles.draw(np.ones_like(self._variances.stale), self._workers)
+        return np.ascontiguousarray(middles.layers[0])
+
     def _uncertain_trend(self) -> Array:
         """(k, ny, nx) the part of each basis function that the data do not determine."""
         x, y = (a.ravel() for a in np.meshgrid(self.grid.x, self.grid.y))
@@ -566,13 +663,7 @@ class GridGP:
         return h - self._mean_layers.layers[1:, 0]
 
     def _predict(self, xy: Any) -> tuple[Array, Array]:
-        xy = np.ascontiguousarray(xy, dtype=np.float64)
-        if xy.size == 0:
-            xy = xy.reshape(0, 2)
-        if xy.ndim != 2 or xy.shape[1] != 2:
-            raise ValueError(f"xy must be positions of shape (N, 2), got {xy.shape}")
-        if not np.isfinite(xy).all():
-            raise ValueError("xy contains NaN or infinity: remove these points")
+        xy = _positions(xy)
         self._solve()
         x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
         means = mean_at(self._means, x, y)
@@ -581,14 +672,17 @@ class GridGP:
             return self._with_trend(means, variances, basis_functions(self._trend_count, x, y, self._center))
         return means[0], variances
 
-    def _scale_noise(self, factor: float) -> None:
-        """Let every point's variance be `factor` times what it was."""
-        s = self._statistics
-        self.noise_variance *= factor
-        s.weights /= factor
-        s.heights /= factor
-        s.totals[..., SQUARES] /= factor
-        s.totals[..., LOG_VARIANCE] += s.totals[..., COUNT] * np.log(factor)
+
+def _positions(xy: Any) -> Array:
+    """xy as finite positions (N, 2)."""
+    points: Array = np.ascontiguousarray(xy, dtype=np.float64)
+    if points.size == 0:
+        points = points.reshape(0, 2)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ValueError(f"xy must be positions of shape (N, 2), got {points.shape}")
+    if not np.isfinite(points).all():
+        raise ValueError("xy contains NaN or infinity: remove these points")
+    return points
 
 
 def _left_behind(old: Statistics, new: Statistics) -> Mask:

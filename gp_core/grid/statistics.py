@@ -70,11 +70,12 @@ class Statistics:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.arrays)
 
-    def take(self, located: Located, gain: float, floor: float, workers: Workers) -> Mask:
+    def take(self, located: Located, gain: float, floor: float, factor: Array, workers: Workers) -> Mask:
         """Take in points that `locate` has sorted; returns the blocks (J, I) that changed.
 
         gain: factor on every weight (newer points count more when older ones are to fade)
         floor: variance added to every point's own
+        factor: (J, I) on the variances of the points of a block
         """
         count = located.starts[-1]
         cuts = [
@@ -93,6 +94,7 @@ class Statistics:
                     located.common,
                     gain,
                     floor,
+                    factor.reshape(-1),
                     self.reference,
                     _LANES,
                     weights,
@@ -123,16 +125,24 @@ class Statistics:
         for array in self.arrays:
             array *= factor
 
+    def scale_noise(self, factor: Array | float) -> None:
+        """Let every point's variance be `factor` times what it was; a number, or (J, I) by block."""
+        factor = np.broadcast_to(factor, self.weights.shape[:2])
+        self.weights /= factor[..., None, None]
+        self.heights /= factor[..., None, None]
+        self.totals[..., SQUARES] /= factor
+        self.totals[..., LOG_VARIANCE] += self.totals[..., COUNT] * np.log(factor)
+
     def moved(self, x: Axis, y: Axis) -> Statistics:
         """The statistics of another window: what both cover is kept, the rest is empty."""
         out = replace(self, x=x, y=y)
-        (to_x, from_x), (to_y, from_y) = _overlap(x, self.x), _overlap(y, self.y)
+        (to_x, from_x), (to_y, from_y) = overlap(x, self.x), overlap(y, self.y)
         for new, old in zip(out.arrays, self.arrays, strict=True):
             new[to_y, to_x] = old[from_y, from_x]
         return out
 
 
-def _overlap(new: Axis, old: Axis) -> tuple[slice, slice]:
+def overlap(new: Axis, old: Axis) -> tuple[slice, slice]:
     """Where the common blocks are, in the new and in the old window."""
     first, last = max(new.first, old.first), min(new.first + new.count, old.first + old.count)
     last = max(first, last)
@@ -229,7 +239,9 @@ def _sort(xy, z, variance, per_x, per_y, block, fill, points):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _accumulate(first, last, starts, points, common, gain, floor, reference, lanes, weights, heights, totals):  # type: ignore[no-untyped-def]
+def _accumulate(  # type: ignore[no-untyped-def]
+    first, last, starts, points, common, gain, floor, factor, reference, lanes, weights, heights, totals
+):
     """Add the points of blocks first ... last - 1 to their moments, eight points per pass over a block.
 
     common: whether all points have the same variance
@@ -248,7 +260,7 @@ def _accumulate(first, last, starts, points, common, gain, floor, reference, lan
             continue
         sums[:] = 0.0
         squares = 0.0
-        r = points[start, 3] + floor
+        r = (points[start, 3] + floor) * factor[k]
         w = gain / r
         logs = (stop - start) * np.log(r) if common else 0.0
         for n in range(start, stop, _AT_ONCE):
@@ -261,7 +273,7 @@ def _accumulate(first, last, starts, points, common, gain, floor, reference, lan
                     t = points[n + m, 1]
                     z = points[n + m, 2] - reference
                     if not common:
-                        r = points[n + m, 3] + floor
+                        r = (points[n + m, 3] + floor) * factor[k]
                         w = gain / r
                         logs += np.log(r)
                     squares += w * z * z

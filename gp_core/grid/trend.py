@@ -33,6 +33,17 @@ def basis_functions(count: int, x: Array, y: Array, center: tuple[float, float])
     return out
 
 
+def trend_coefficients(beta: Array, s: Statistics, center: tuple[float, float]) -> Array:
+    """(J, I, 6, 6) monomial coefficients of the trend on every block."""
+    out = np.zeros((s.y.count, s.x.count, ORDER, ORDER))
+    out[..., 0, 0] = beta[0]
+    if beta.size == 3:
+        out[..., 0, 0] += beta[1] * (s.x.middles - center[0]) + beta[2] * (s.y.middles - center[1])[:, None]
+        out[..., 0, 1] = 0.5 * s.x.spacing * beta[1]
+        out[..., 1, 0] = 0.5 * s.y.spacing * beta[2]
+    return out
+
+
 def trend_moments(count: int, s: Statistics, center: tuple[float, float]) -> list[Array]:
     """Moments (J, I, 6, 6) that `heights` would have if the heights were 1, x, y about the centre.
 
@@ -59,8 +70,8 @@ def trend_products(count: int, s: Statistics, center: tuple[float, float]) -> Ar
         out[..., 0, 1] = s.heights[..., 0, 0]
         out[..., 1, 1] = s.weights[..., 0, 0]
     if count == 3:
-        x = ((np.arange(s.x.count) + s.x.first + 0.5) * s.x.spacing - center[0])[None, :]
-        y = ((np.arange(s.y.count) + s.y.first + 0.5) * s.y.spacing - center[1])[:, None]
+        x = (s.x.middles - center[0])[None, :]
+        y = (s.y.middles - center[1])[:, None]
         g, k = 0.5 * s.x.spacing, 0.5 * s.y.spacing
         W, H = s.weights, s.heights
         out[..., 0, 2] = x * H[..., 0, 0] + g * H[..., 0, 1]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gp_core.grid import Grid, GridGP
+from gp_core.grid.local_noise import LocalNoise
 from gp_core.grid.statistics import Statistics
 from gp_core.kernels import RBF
 
@@ -57,6 +58,7 @@ def process_on(grid: Grid, mean: float, length_scale: float, relief_std: float) 
     gp._grid = grid
     x, y = gp._axes(grid)
     gp._statistics = Statistics(x, y, mean)
+    gp._noise = LocalNoise(x, y)
     gp._rebuild()
     return gp
 
