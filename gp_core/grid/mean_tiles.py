@@ -26,7 +26,7 @@ from gp_core.grid.normal_matrix import (
 )
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.tiles import HEIGHT_MOMENTS, WEIGHT_MOMENTS, Integers, TileModel
-from gp_core.grid.tiling import Images, TileField
+from gp_core.grid.tiling import Images, Job, TileField
 
 _ERROR: Final = 1e-5
 """Posterior standard deviations by which conjugate gradients may miss the mean of a tile, anywhere in it."""
@@ -41,9 +41,10 @@ _FAILED: Final = 1e3
 class MeanField(TileField):
     """Posterior means of the modes: eta (tiles_y, tiles_x, K, r_y, r_x), one per right-hand side.
 
-    factors: (tiles_y, tiles_x, r (r + 1) / 2) float32, rows of the lower triangular factor of P when it was last
-        factorised; empty if they are not to be kept
-    factored: (tiles_y, tiles_x) whether there is one
+    factors: (slots, r (r + 1) / 2) float32, rows of the lower triangular factors of P when it was last factorised;
+        (slots, 0) if they are not to be kept
+    slot: (tiles_y, tiles_x) row of `factors` that is a tile's, -1 for none yet: a window that moves need not copy them
+    factored: (tiles_y, tiles_x) whether there is a factor in it
     """
 
     def __init__(
@@ -54,16 +55,30 @@ class MeanField(TileField):
             (*self.tiling.shape, right_hand_sides, model.y.modes.shape[1], model.x.modes.shape[1])
         )
         size = model.rank * (model.rank + 1) // 2 if keep_factors else 0
-        self.factors = np.zeros((*self.tiling.shape, size), dtype=np.float32)
+        # The same grid elsewhere may touch one tile more along each axis.
+        slots = (self.tiling.shape[0] + 1) * (self.tiling.shape[1] + 1)
+        self.factors = np.zeros((slots, size), dtype=np.float32)
+        self.slot: Integers = np.full(self.tiling.shape, -1, dtype=np.int32)
         self.factored: Mask = np.zeros(self.tiling.shape, dtype=np.bool_)
 
     @property
     def nbytes(self) -> int:
         """Memory of the results; a factor that was never made takes none."""
-        return self.eta.nbytes + int(self.factored.sum()) * self.factors.shape[2] * self.factors.itemsize
+        return self.eta.nbytes + int(self.factored.sum()) * self.factors.shape[1] * self.factors.itemsize
 
     def _results(self) -> list[Any]:
-        return [self.eta, self.factors, self.factored]
+        return [self.eta, self.slot, self.factored]
+
+    def inherit(self, old: TileField, left: Mask) -> None:
+        super().inherit(old, left)
+        if isinstance(old, MeanField):
+            self.factors = old.factors
+
+    def jobs(self, images: Images, statistics: Statistics, gain: float) -> list[Job]:
+        new = self.stale & ~self.empty & (self.slot < 0)
+        free = np.setdiff1d(np.arange(self.factors.shape[0]), self.slot)
+        self.slot[new] = free[: np.count_nonzero(new)]
+        return super().jobs(images, statistics, gain)
 
     def _forget(self, tiles: Mask) -> None:
         self.eta[tiles] = 0.0
@@ -93,7 +108,7 @@ class MeanField(TileField):
             images.weights, images.heights, row, first, starts, model.y.blocks, model.x.blocks,
             y.reduce, y.expand, x.reduce, x.expand, model.y.polynomials, model.x.polynomials,
             model.mode_y, model.mode_x, model.pair, model.single_precision,
-            columns, self.factors[j], self.factored[j], eta,
+            columns, self.slot[j], self.factors, self.factored[j], eta,
         )  # fmt: skip
         if solved:
             self.eta[j, columns] = eta
@@ -119,13 +134,13 @@ class MeanField(TileField):
 def _mean_row(  # type: ignore[no-untyped-def]
     weights, heights, row, first, starts, blocks_y, blocks_x,
     reduce_y, expand_y, reduce_x, expand_x, polynomials_y, polynomials_x,
-    mode_y, mode_x, pair, precision, columns, factors, factored, eta,
+    mode_y, mode_x, pair, precision, columns, slot, factors, factored, eta,
 ):  # fmt: skip
     """Posterior means of the modes of tiles in one row of tiles; NaN where the factorisation was of no use.
 
     row, first: block at which the domains start, and the first of them along x, in the images
     starts: (T,) further blocks along x to each tile's domain
-    columns: (T,) of the tiles in factors and factored, which are those of the whole row
+    columns: (T,) of the tiles in slot and factored, which are those of the whole row
     eta: (T, K, r_y, r_x), on entry the means so far
     """
     r = mode_y.size
@@ -162,7 +177,7 @@ def _mean_row(  # type: ignore[no-untyped-def]
                 b[m, i] = projected[mode_y[i], mode_x[i]]
                 x[m, i] = eta[k, m, mode_y[i], mode_x[i]]
         kept = factors.shape[1] > 0
-        factor = factors[columns[k]] if kept else own
+        factor = factors[slot[columns[k]]] if kept else own
         done = kept and factored[columns[k]]
         m = 0
         while done and m < heights.shape[0]:
