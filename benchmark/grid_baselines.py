@@ -8,7 +8,6 @@ compares engines and not optimisers. Exact methods get as many points as they ca
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 import warnings
 from collections.abc import Callable
@@ -19,7 +18,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from grid_data import PICTURES, Survey, blanca, data_folder, norlab
+from grid_data import PICTURES, Survey, blanca, data_folder, norlab, run_limited
+from scipy import stats
 
 from gp_core.grid import Grid, GridGP
 from gp_core.kernels import RBF
@@ -30,11 +30,16 @@ KISS = 10_000
 TESTS = 1000
 LIMIT = 150.0
 """Seconds after which a method is given up."""
-Prediction = tuple[np.ndarray, np.ndarray]
+Prediction = tuple[np.ndarray, np.ndarray, np.ndarray | float]
+"""Mean, scale and degrees of freedom of the distribution of noisy heights; infinite: a normal one."""
+
+
+def normal(mean: np.ndarray, variance: np.ndarray) -> Prediction:
+    return np.asarray(mean), np.sqrt(np.maximum(variance, 1e-12)), np.inf
 
 
 class Task:
-    """A survey with learned hyperparameters; `method(task) -> mean and variance of the noisy heights`."""
+    """A survey with learned hyperparameters, which a method turns into a `Prediction`."""
 
     def __init__(self, survey: Survey, length: float, variance: float, noise: float) -> None:
         self.survey, self.length, self.variance, self.noise = survey, length, variance, noise
@@ -49,7 +54,7 @@ class Task:
         return self.survey.test_xy[self.tests]
 
 
-def grid_engine(task: Task, rows: np.ndarray | None = None) -> Prediction:
+def grid_engine(task: Task, rows: np.ndarray | None = None, local_noise: bool = False) -> Prediction:
     s = task.survey
     cells = round(s.side / s.resolution)
     gp = GridGP(
@@ -60,9 +65,12 @@ def grid_engine(task: Task, rows: np.ndarray | None = None) -> Prediction:
     )
     xy, z = (s.xy, s.z) if rows is None else (s.xy[rows], s.z[rows])
     gp.update(xy, z)
+    if local_noise:
+        gp.learn_noise()
     gp.posterior()
     mean, std = gp.predict(task.test_xy, return_std=True)
-    return mean, std**2 + task.noise
+    noise, degrees = gp.noise_at(task.test_xy)
+    return mean, np.sqrt(std**2 + noise), degrees
 
 
 def cell_means(task: Task) -> Prediction:
@@ -85,7 +93,7 @@ def cell_means(task: Task) -> Prediction:
     mean = np.where(known, mean, 0.0) + task.center
     variance = np.where(known, inside * (1.0 + 1.0 / np.maximum(n, 1)), (s.z - task.center).var())
     at = index(task.test_xy)
-    return mean[at], variance[at]
+    return normal(mean[at], variance[at])
 
 
 def sklearn_exact(task: Task) -> Prediction:
@@ -96,7 +104,7 @@ def sklearn_exact(task: Task) -> Prediction:
     )
     model.fit(task.survey.xy[task.few], task.survey.z[task.few] - task.center)
     mean, std = model.predict(task.test_xy, return_std=True)
-    return mean + task.center, std**2 + task.noise
+    return normal(mean + task.center, std**2 + task.noise)
 
 
 def _gpytorch(task: Task, rows: np.ndarray, wrap: Callable, fast: bool) -> Prediction:
@@ -124,7 +132,7 @@ def _gpytorch(task: Task, rows: np.ndarray, wrap: Callable, fast: bool) -> Predi
     likelihood.double().eval()
     with torch.no_grad(), gpytorch.settings.fast_pred_var(fast), gpytorch.settings.max_cg_iterations(2000):
         found = model(torch.tensor(task.test_xy))
-        return found.mean.numpy() + task.center, found.variance.numpy() + task.noise
+        return normal(found.mean.numpy() + task.center, found.variance.numpy() + task.noise)
 
 
 def gpytorch_exact(task: Task) -> Prediction:
@@ -168,7 +176,7 @@ def gstools_kriging(task: Task) -> Prediction:
     s = task.survey
     krige = gstools.krige.Ordinary(model, s.xy[task.few].T, s.z[task.few], exact=False)
     mean, variance = krige(task.test_xy.T)
-    return mean, variance
+    return normal(mean, variance)
 
 
 def pykrige_window(task: Task) -> Prediction:
@@ -187,11 +195,12 @@ def pykrige_window(task: Task) -> Prediction:
         exact_values=False,
     )
     mean, variance = krige.execute("points", *task.test_xy.T, backend="loop", n_closest_points=24)
-    return np.asarray(mean), np.asarray(variance)
+    return normal(mean, variance)
 
 
 METHODS: list[tuple[str, str, Callable[[Task], Prediction], str]] = [
     ("grid engine, all points", "numpy", grid_engine, "all"),
+    ("grid engine, noise by place", "numpy", lambda task: grid_engine(task, local_noise=True), "all"),
     (f"grid engine, {EXACT}", "numpy", lambda task: grid_engine(task, task.few), "few"),
     ("cell means", "numpy", cell_means, "all"),
     (f"scikit-learn exact, {EXACT}", "sklearn", sklearn_exact, "few"),
@@ -227,25 +236,6 @@ def learned(survey: Survey) -> Task:
     return Task(survey, float(length), float(variance), gp.noise_variance)
 
 
-def limited(method: Callable[[Task], Prediction], task: Task) -> tuple[float, np.ndarray, np.ndarray] | None:
-    """Seconds, mean and variance from a process of its own, None if it takes too long or fails."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-
-    def work() -> None:
-        start = time.perf_counter()
-        mean, variance = method(task)
-        sender.send((time.perf_counter() - start, mean, variance))
-
-    process = context.Process(target=work)
-    process.start()
-    answer = receiver.recv() if receiver.poll(LIMIT) else None
-    if process.is_alive() and answer is None:
-        process.kill()
-    process.join()
-    return answer
-
-
 def main() -> None:
     folder = data_folder()
     if folder is None:
@@ -259,16 +249,16 @@ def main() -> None:
             if find_spec(package) is None:
                 print(f"{name:30} not installed")
                 continue
-            found = limited(method, task)
+            found = run_limited(lambda method=method, task=task: method(task), LIMIT)
             if found is None:
                 print(f"{name:30} no answer in {LIMIT:.0f} s", flush=True)
                 continue
-            seconds, mean, variance = found
-            error = survey.test_z[task.tests] - mean
-            variance = np.maximum(variance, 1e-12)
-            density = float(np.mean(-0.5 * (error**2 / variance + np.log(2.0 * np.pi * variance))))
-            rmse = float(np.sqrt(np.mean(error**2)))
-            inside = [100.0 * np.mean(np.abs(error) < k * np.sqrt(variance)) for k in (1.0, 2.0, 3.0)]
+            seconds, (mean, scale, degrees) = found
+            score = (survey.test_z[task.tests] - mean) / scale
+            density = float(np.mean(stats.t.logpdf(score, degrees) - np.log(scale)))
+            rmse = float(np.sqrt(np.mean((score * scale) ** 2)))
+            levels = 2.0 * stats.t.cdf(np.abs(score), degrees) - 1.0
+            inside = [100.0 * np.mean(levels < level) for level in (0.6827, 0.95, 0.997)]
             shares = f"{inside[0]:10.1f}{inside[1]:7.1f}{inside[2]:7.1f}"
             print(f"{name:30}{seconds:10.2f} s{rmse:10.4f}{density:13.3f}{shares}", flush=True)
             axes.semilogx(

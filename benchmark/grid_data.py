@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import sys
 import time
@@ -39,6 +41,29 @@ def cost(call: Callable[[], Any], repeats: int, before: Callable[[], Any] = lamb
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
     return Cost(min(walls), float(np.median(walls)), min(cpus))
+
+
+def run_limited(call: Callable[[], Any], limit: float) -> tuple[float, Any] | None:
+    """Seconds and answer of a call in a process of its own, None if it takes longer than `limit` or fails."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def work() -> None:
+        start = time.perf_counter()
+        answer = call()
+        sender.send((time.perf_counter() - start, answer))
+
+    process = context.Process(target=work)
+    process.start()
+    sender.close()
+    answer = None
+    if receiver.poll(limit):
+        with contextlib.suppress(EOFError):  # it failed, and has said why
+            answer = receiver.recv()
+    if process.is_alive() and answer is None:
+        process.kill()
+    process.join()
+    return answer
 
 
 def surface(xy: np.ndarray) -> np.ndarray:
