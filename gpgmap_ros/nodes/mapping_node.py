@@ -169,7 +169,7 @@ class MappingNode(LifecycleNode):
         self._clouds.clear()
         self._watch = None
         if self._worker is not None:
-            self._worker.stop()
+            self._worker.stop(self._poses.interrupt)
 
     def close(self) -> None:
         """End the worker, whatever state the node is in, and keep the submap that is being made."""
@@ -181,10 +181,10 @@ class MappingNode(LifecycleNode):
         try:
             submap = self._pipeline.finish_submap("shutdown")
         except OSError as error:
-            self.get_logger().error(f"the unfinished submap could not be written: {error}")
+            say_at_the_end(f"the unfinished submap could not be written: {error}")
             return
         if submap is not None and self._pipeline.submaps is not None:
-            self.get_logger().info(f"the unfinished submap is kept as number {submap.id}")
+            say_at_the_end(f"the unfinished submap is kept as number {submap.id}")
 
     # ------------------------------------------------ in the executor's thread
 
@@ -379,6 +379,11 @@ def why_unused(report: CloudReport) -> tuple[str, str]:
         text = f"{report.held} of {report.points} points contradict the map and wait to be confirmed (gate.*)"
         return "held_back", text
     return "no_point_in_map", f"all {report.points} points are filtered out (filter.*) or outside the map"
+
+
+def say_at_the_end(text: str) -> None:
+    """To standard error: the context is gone already, and the logger would complain that it can't publish."""
+    print(f"mapping_node: {text}", file=sys.stderr)
 
 
 def resident_megabytes() -> float:
