@@ -7,7 +7,8 @@ best there can be, and mean square of error / sd is 1. Both start with points an
 cell; the grid engine gives the gradients and their variances too. Its tables, which all maps of a kernel share, are
 made before; "first" is an empty map, "next" one that has had as many points before. KISS-GP keeps nothing that a next
 scan could use, so its time holds for both. It gets the cubic interpolation, the Toeplitz products and the fast
-variances (LOVE) that it is known for, on a lattice of three nodes per length scale. It is given up after `LIMIT` seconds, and the ratio is then a lower bound.
+variances (LOVE) that it is known for, on a lattice of three nodes per length scale. It is given
+up after `LIMIT` seconds, and the ratio is then a lower bound.
 """
 
 from __future__ import annotations

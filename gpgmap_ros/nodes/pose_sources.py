@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
@@ -41,6 +42,12 @@ class PoseSource(Protocol):
     def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
         """At a stamp in nanoseconds, waiting up to `timeout` seconds for it; else TransformUnavailable."""
 
+    def interrupt(self) -> None:
+        """End all waiting for poses now: the node is being stopped."""
+
+    def newest(self) -> int | None:
+        """Stamp in nanoseconds of the newest pose that is known; None where there is none."""
+
     def forget(self) -> None:
         """Forget all poses, as after a jump back in time."""
 
@@ -48,6 +55,7 @@ class PoseSource(Protocol):
         """End the subscriptions."""
 
 
+TF2_WAIT = rclpy.duration.Duration(nanoseconds=50_000_000)
 COVARIANCES_KEPT = 500  # ten seconds of fast odometry, as long as poses are kept
 
 
@@ -57,6 +65,7 @@ class Transforms:
     def __init__(self, node: Node, warnings: Warnings) -> None:
         self._node, self._warnings = node, warnings
         self._buffer = TransformBuffer()
+        self._newest: dict[str, int] = {}
         qos = QoSProfile(depth=100)
         static_qos = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._subscriptions = [
@@ -73,8 +82,16 @@ class Transforms:
     def lookup(self, target: str, source: str, stamp: int, timeout: float) -> Array:
         return self._buffer.lookup(target, source, stamp, timeout)
 
+    def interrupt(self) -> None:
+        self._buffer.interrupt()
+
+    def newest(self, target: str, source: str) -> int | None:
+        """Stamp of the newest moving transform, of any frame but the target: what moves that is not asked for."""
+        return max((stamp for child, stamp in self._newest.items() if child != target), default=None)
+
     def forget(self) -> None:
         self._buffer.clear()
+        self._newest.clear()
 
     def destroy(self) -> None:
         for subscription in self._subscriptions:
@@ -83,10 +100,11 @@ class Transforms:
     def _insert(self, message: TFMessage, static: bool) -> None:
         for item in message.transforms:
             parent, child = item.header.frame_id.lstrip("/"), item.child_frame_id.lstrip("/")
+            stamp = nanoseconds(item.header.stamp)
             try:
-                self._buffer.insert(
-                    parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static
-                )
+                self._buffer.insert(parent, child, stamp, transform_of(item.transform), static)
+                if not static:
+                    self._newest[child] = max(self._newest.get(child, stamp), stamp)
             except ValueError as error:
                 self._warnings.warn("bad transform", f"/tf: '{parent}' <- '{child}' ignored: {error}")
 
@@ -97,6 +115,17 @@ class Tf2Transforms:
     def __init__(self, node: Node) -> None:
         self._buffer = tf2_ros.Buffer()
         self._listener = tf2_ros.TransformListener(self._buffer, node)
+        self._interruptions = 0
+
+    def interrupt(self) -> None:
+        self._interruptions += 1
+
+    def newest(self, target: str, source: str) -> int | None:
+        """Stamp of the newest transform between two frames."""
+        try:
+            return int(self._buffer.get_latest_common_time(target, source).nanoseconds)
+        except tf2_ros.TransformException:
+            return None
 
     def forget(self) -> None:
         self._buffer.clear()
@@ -107,14 +136,14 @@ class Tf2Transforms:
     def lookup(self, target: str, source: str, stamp: int, timeout: float) -> Array:
         if target == source:
             return np.eye(4)
+        when, interruptions = rclpy.time.Time(nanoseconds=stamp), self._interruptions
+        deadline = time.monotonic() + timeout
+        # in short pieces: tf2's own waiting can't be interrupted
+        while not self._buffer.can_transform(target, source, when, TF2_WAIT):
+            if time.monotonic() >= deadline or self._interruptions != interruptions:
+                break
         try:
-            found = self._buffer.lookup_transform(
-                target,
-                source,
-                rclpy.time.Time(nanoseconds=stamp),
-                rclpy.duration.Duration(nanoseconds=round(timeout * 1e9)),
-            )
-            return transform_of(found.transform)
+            return transform_of(self._buffer.lookup_transform(target, source, when).transform)
         except tf2_ros.LookupException as error:
             raise TransformUnavailable("unknown_frame", str(error)) from error
         except tf2_ros.ConnectivityException as error:
@@ -133,8 +162,16 @@ class TfPoseSource:
 
     def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
         self._transforms, self._config = transforms_of(node, warnings), config
+        self._sensor = config.base_frame
+
+    def interrupt(self) -> None:
+        self._transforms.interrupt()
+
+    def newest(self) -> int | None:
+        return self._transforms.newest(self._config.map_frame, self._sensor)
 
     def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
+        self._sensor = sensor_frame
         T_map_sensor = self._transforms.lookup(self._config.map_frame, sensor_frame, stamp, timeout)
         try:
             mount = self._transforms.lookup(self._config.base_frame, sensor_frame, stamp, 0.0)
@@ -160,6 +197,7 @@ class OdometryPoseSource:
         self._poses = TransformBuffer()
         self._covariances: deque[tuple[int, Array]] = deque(maxlen=COVARIANCES_KEPT)
         self._base_frame = ""
+        self._newest: int | None = None
         name = node.resolve_topic_name("odometry")
         self._subscription = node.create_subscription(
             Odometry,
@@ -183,6 +221,13 @@ class OdometryPoseSource:
             mount = self._transforms.lookup(self._base_frame, sensor_frame, stamp, timeout)
         return SensorPose(T_map_base @ mount, self._covariance_at(stamp), mount)
 
+    def interrupt(self) -> None:
+        self._poses.interrupt()
+        self._transforms.interrupt()
+
+    def newest(self) -> int | None:
+        return self._newest
+
     def _covariance_at(self, stamp: int) -> Array | None:
         """Of the message nearest in time: between two it hardly changes."""
         kept = list(self._covariances)
@@ -191,6 +236,7 @@ class OdometryPoseSource:
     def forget(self) -> None:
         self._poses.clear()
         self._covariances.clear()
+        self._newest = None
         self._transforms.forget()
 
     def destroy(self) -> None:
@@ -217,6 +263,7 @@ class OdometryPoseSource:
         if covariance.any():
             self._covariances.append((stamp, covariance))
         self._poses.insert(frame, self._BASE, stamp, T_map_base)
+        self._newest = max(self._newest or stamp, stamp)
 
 
 def pose_source_of(node: Node, warnings: Warnings, config: Config) -> PoseSource:
