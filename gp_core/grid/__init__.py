@@ -11,9 +11,10 @@ np.float64(0.3)
 """
 
 from gp_core.grid.axes import Grid
+from gp_core.grid.blocks import Blocks
 from gp_core.grid.gp import GridGP, Intake, Tiles
 from gp_core.grid.hyperparameters import Fit
 from gp_core.grid.posterior import GridPosterior
 from gp_core.grid.tiles import TileSize
 
-__all__ = ["Fit", "Grid", "GridGP", "GridPosterior", "Intake", "TileSize", "Tiles"]
+__all__ = ["Blocks", "Fit", "Grid", "GridGP", "GridPosterior", "Intake", "TileSize", "Tiles"]

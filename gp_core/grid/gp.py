@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -10,11 +11,11 @@ from scipy import stats
 
 from gp_core.arrays import Array, positive
 from gp_core.grid.axes import Axis, Grid
+from gp_core.grid.blocks import Blocks, blocks_of, statistics_of
 from gp_core.grid.hyperparameters import Fit, fit
-from gp_core.grid.layers import MeanLayers, VarianceLayers, mean_at, variance_at
+from gp_core.grid.interpolation import DEGREE
 from gp_core.grid.likelihood import Evidence, evidence
-from gp_core.grid.local_noise import LocalNoise, block_coefficients, learned_noise, residual_squares
-from gp_core.grid.mean_tiles import MeanField
+from gp_core.grid.local_noise import LocalNoise, learned_noise, residual_squares
 from gp_core.grid.posterior import GridPosterior
 from gp_core.grid.prior import TOLERANCE, Prior, expected_information, make_prior
 from gp_core.grid.sampling import posterior_samples
@@ -28,10 +29,10 @@ from gp_core.grid.statistics import (
     Statistics,
     locate,
 )
-from gp_core.grid.tiles import TileModel, TileSize, make_tile_model, tile_blocks
-from gp_core.grid.tiling import Images, TileField
+from gp_core.grid.surface import Surface
+from gp_core.grid.tiles import TileModel, TileSize, lower_degree, make_tile_model, tile_blocks
+from gp_core.grid.tiling import TileField
 from gp_core.grid.trend import FUNCTIONS, Trend, basis_functions, trend_coefficients, trend_moments
-from gp_core.grid.variance_tiles import VarianceField
 from gp_core.grid.workers import Workers, single_threaded_blas
 from gp_core.kernels import Kernel
 
@@ -66,8 +67,6 @@ COARSEST: Final = 1.7
 """Blocks per correlation length below which a lattice can't carry a kernel."""
 _RENEW: Final = 1.05
 """Fading by less than this factor does not make a tile worth solving again."""
-_FACTOR_BYTES: Final = 1100
-"""Memory per cell up to which the factors of the mean's tiles are kept: a full map then stays below 2 KB."""
 _FEWEST_HELD_OUT: Final = 50
 """Points with which an interval of 95 % can be judged at all."""
 _NOISE_SETTLED: Final = 0.02
@@ -143,7 +142,7 @@ class GridGP:
         self._tiles = tiles
         self._workers = Workers(threads)
         self._trend_count = FUNCTIONS[mean] if isinstance(mean, str) else 0
-        self._center = (0.5 * (grid.bounds[0] + grid.bounds[2]), 0.5 * (grid.bounds[1] + grid.bounds[3]))
+        self._center = _center(grid)
         self._changed: Mask
         self._beta: Array
         self._beta_covariance: Array
@@ -182,22 +181,21 @@ class GridGP:
         return float(self._statistics.totals[..., COUNT].sum()) / self._gain
 
     @property
+    def mean_height(self) -> float | None:
+        """Mean of the heights, each point weighted by its precision; None without points."""
+        s = self._statistics
+        weight = float(s.weights[..., 0, 0].sum())
+        return s.reference + float(s.heights[..., 0, 0].sum()) / weight if weight > 0.0 else None
+
+    @property
     def fallbacks(self) -> int:
         """Tiles so far whose fast factorisation failed and that were solved the slower, safer way."""
-        return self._means.fallbacks + self._variances.fallbacks
+        return self._surface.fallbacks
 
     @property
     def nbytes(self) -> int:
         """Memory of statistics, tiles and layers."""
-        arrays = (
-            self._images.weights,
-            self._images.heights,
-            self._variances.pairs,
-            self._mean_layers.layers,
-            self._variance_layers.layers,
-            self._variance_layers.rest,
-        )
-        return self._statistics.nbytes + self._means.nbytes + sum(array.nbytes for array in arrays)
+        return self._statistics.nbytes + self._surface.nbytes
 
     # -- data in -----------------------------------------------------------------------------------------
 
@@ -281,28 +279,81 @@ class GridGP:
         old = self._statistics
         x, y = self._axes(self._grid)
         self._statistics, self._noise = old.moved(x, y), self._noise.moved(x, y)
-        means, variances = self._means, self._variances
+        before = self._surface
         trend = self._beta, self._beta_covariance, self._beta_weight
         self._rebuild()
         self._beta, self._beta_covariance, self._beta_weight = trend
-        left = _left_behind(old, self._statistics)
-        self._images_from_statistics(self._changed)
+        self._draw(self._changed)
         self._changed = np.zeros_like(self._changed)
-        with single_threaded_blas():
-            for new, before, layers in (
-                (self._means, means, self._mean_layers),
-                (self._variances, variances, self._variance_layers),
-            ):
-                new.inherit(before, left)
-                new.find_empty(self._statistics)
-                layers.draw(~new.stale, self._workers)
+        self._surface.inherit(before, _left_behind(old, self._statistics), self._statistics)
+
+    def forget(self, xy: Any) -> None:
+        """Empty the blocks, about half a length scale wide, that positions (N, 2) are in."""
+        s = self._statistics
+        xy = _positions(xy)
+        column, row = s.x.locate(xy[:, 0])[0], s.y.locate(xy[:, 1])[0]
+        inside = (column >= 0) & (column < s.x.count) & (row >= 0) & (row < s.y.count)
+        at = row[inside], column[inside]
+        for array in s.arrays:
+            array[at] = 0.0
+        self._changed[at] = True
+
+    def limit_information(self, most: float) -> None:
+        """Let the points count less in blocks whose weights sum to more than `most`, 1 / m^2.
+
+        A sensor that looks at one place for hours would else make a map that nothing can change any more.
+        """
+        s = self._statistics
+        weight = s.weights[..., 0, 0]
+        # Blocks that are at the limit already may be above it by round-off.
+        over = np.nonzero(weight > positive(most, "most") * self._gain * (1.0 + 1e-9))
+        if over[0].size:
+            factor = most * self._gain / weight[over]
+            for array in s.arrays:
+                array[over] *= factor.reshape(-1, *[1] * (array.ndim - 2))
+            self._changed[over] = True
+
+    def blocks(self) -> Blocks:
+        """All that the map remembers, with the noise variances as they were given."""
+        return blocks_of(self._as_given())
+
+    def add_blocks(self, blocks: Blocks) -> None:
+        """Take in the data of blocks, as far as they lie in this window; ValueError if their lattice is another."""
+        s = self._statistics
+        part = statistics_of(blocks, s.x, s.y)
+        part.scale_noise(self._noise.factor)
+        s.add(part, self._gain)
+        self._changed |= part.weights[..., 0, 0] > 0.0
+
+    def like(self, grid: Grid, mean: float | None = None) -> GridGP:
+        """A map without points on other cells, with the same kernel, settings and tables: they take a while to make.
+
+        mean: another height that the relief is a deviation from; only for a map whose mean is a number
+        """
+        if grid.resolution != self._grid.resolution:
+            raise ValueError(
+                f"the tables are for cells of {self._grid.resolution} m, not {grid.resolution}: make a new map"
+            )
+        out = copy.copy(self)
+        out._grid = grid
+        if mean is not None:
+            if isinstance(self.mean, str):
+                raise ValueError(f"this map learns its mean ({self.mean}): it can't be given")
+            out.mean = float(mean)
+        out._center = _center(grid)
+        out._epoch = out._now = None
+        x, y = out._axes(grid)
+        out._statistics = Statistics(x, y, 0.0 if isinstance(out.mean, str) else out.mean)
+        out._noise = LocalNoise(x, y)
+        out._rebuild()
+        return out
 
     # -- results -----------------------------------------------------------------------------------------
 
     def posterior(self) -> GridPosterior:
         """Mean, variance, gradient and gradient variance at every cell."""
         self._solve()
-        means, variances = self._mean_layers.layers, self._variance_layers.layers
+        means, variances = self._surface.mean_layers.layers, self._surface.variance_layers.layers
         if self._trend_count:
             x, y = (a.ravel() for a in np.meshgrid(self.grid.x, self.grid.y))
             h = basis_functions(self._trend_count, x, y, self._center).reshape(-1, *means.shape[1:])
@@ -434,9 +485,8 @@ class GridGP:
         for _ in range(max_rounds):
             self._solve()
             s = self._effective()
-            squares = (
-                residual_squares(s, self._block_means()) + s.weights[..., 0, 0] * self._block_variances()
-            )
+            squares = residual_squares(s, self._block_means())
+            squares += s.weights[..., 0, 0] * self._surface.block_variances()
             found = learned_noise(self._noise, s, squares)
             change = found.factor / self._noise.factor
             self._statistics.scale_noise(change)
@@ -490,15 +540,7 @@ class GridGP:
     def _rebuild(self) -> None:
         """New fields, images and layers for the present window and prior; every block counts as changed."""
         s = self._statistics
-        mean, cell = self._models[0], self.grid.resolution
-        cells = mean.x.core * mean.x.spacing * mean.y.core * mean.y.spacing / cell**2
-        self._means = MeanField(
-            mean, s.y, s.x, 1 + self._trend_count, keep_factors=2 * mean.rank**2 <= _FACTOR_BYTES * cells
-        )
-        self._variances = VarianceField(self._models[1], s.y, s.x)
-        self._images = Images.covering([self._means, self._variances], 1 + self._trend_count)
-        self._mean_layers = MeanLayers(self._means, self.grid.y, self.grid.x)
-        self._variance_layers = VarianceLayers(self._variances, self._prior, self.grid.y, self.grid.x)
+        self._surface = Surface(self._prior, self._models, self.grid, s, 1 + self._trend_count, self._workers)
         self._drawn_gain = np.full(s.weights.shape[:2], self._gain)
         self._changed = s.weights[:, :, 0, 0] > 0.0
         self._beta, self._beta_covariance = np.zeros(self._trend_count), np.zeros((self._trend_count,) * 2)
@@ -562,41 +604,39 @@ class GridGP:
         s = self._statistics
         if self._gain == 1.0:
             return s
-        copy = s.moved(s.x, s.y)
-        copy.scale(1.0 / self._gain)
-        return copy
+        faded = s.moved(s.x, s.y)
+        faded.scale(1.0 / self._gain)
+        return faded
 
-    def _images_from_statistics(self, blocks: Mask) -> None:
+    def _as_given(self) -> Statistics:
+        """The statistics with fading applied, without the factors on the noise."""
+        s = self._effective()
+        if np.isinf(self._noise.shape):
+            return s
+        plain = s.moved(s.x, s.y)
+        plain.scale_noise(1.0 / self._noise.factor)
+        return plain
+
+    def _draw(self, blocks: Mask) -> None:
         s = self._statistics
-        self._images.draw_weights(blocks, s, 1.0 / self._gain)
-        for k, moments in enumerate([s.heights, *trend_moments(self._trend_count, s, self._center)]):
-            self._images.draw_heights(blocks, moments, 1.0 / self._gain, k)
+        moments = [s.heights, *trend_moments(self._trend_count, s, self._center)]
+        self._surface.draw(blocks, s, moments, 1.0 / self._gain)
         self._drawn_gain[blocks] = self._gain
 
     def _note_changes(self) -> None:
         """Let the tiles know which blocks have changed."""
         if self._changed.any():
-            self._images_from_statistics(self._changed)
-            self._means.mark(self._changed, self._statistics)
-            self._variances.mark(self._changed, self._statistics)
+            self._draw(self._changed)
+            self._surface.mark(self._changed, self._statistics)
             self._changed = np.zeros_like(self._changed)
 
     def _solve(self) -> None:
-        """Bring fields and layers up to date with the statistics."""
+        """Bring the surface up to date with the statistics."""
         s = self._statistics
         if self.half_life is not None:
             self._changed |= (s.weights[:, :, 0, 0] > 0.0) & (self._gain > _RENEW * self._drawn_gain)
         self._note_changes()
-        with single_threaded_blas():
-            stale = self._means.stale, self._variances.stale
-            # The mean's jobs are the longer ones: begun first, they end together with the others.
-            means = self._means.jobs(self._images, s, 1.0 / self._gain)
-            variances = self._variances.jobs(self._images, s, 1.0 / self._gain)
-            failed = self._workers.run_all(means + variances)
-            self._means.fallbacks += sum(failed[: len(means)])
-            self._variances.fallbacks += sum(failed[len(means) :])
-            self._mean_layers.draw(stale[0], self._workers)
-            self._variance_layers.draw(stale[1], self._workers)
+        self._surface.solve(s, 1.0 / self._gain)
         self._estimate_trend()
 
     def _estimate_trend(self) -> None:
@@ -638,39 +678,50 @@ class GridGP:
         mean: Array = means[0] + np.tensordot(self._beta, u, 1)
         return mean, variances + np.einsum("ka...,kl,la...->a...", u, self._beta_covariance, u)
 
+    def block_means(self, blocks: Blocks, degree: int = DEGREE) -> Array:
+        """(K, degree + 1, degree + 1) the mean on each of these blocks, sum over a, b of out[a, b] t^a s^b.
+
+        Without `blocks.reference`; s and t run from -1 to 1 over the block along x and y. Below degree 5, the nearest
+        polynomial in L2.
+        """
+        self._solve()
+        s = self._statistics
+        means: Array = self._block_means()[blocks.index[:, 0] - s.y.first, blocks.index[:, 1] - s.x.first]
+        means[:, 0, 0] += s.reference - blocks.reference
+        if degree == DEGREE:
+            return means
+        lower = lower_degree(np.eye(DEGREE + 1), degree)
+        return np.asarray(lower @ means @ lower.T)
+
     def _block_means(self) -> Array:
         """(J, I, 6, 6) monomial coefficients of the mean, trend included, on every block."""
         s = self._statistics
-        parts = block_coefficients(self._means)
+        parts = self._surface.block_means()
         mean: Array = parts[0]
         if self._trend_count:
             own = trend_coefficients(self._beta, s, self._center)
             mean = mean + own - np.tensordot(self._beta, parts[1:], 1)
         return mean
 
-    def _block_variances(self) -> Array:
-        """(J, I) posterior variance in the middle of every block."""
-        s = self._statistics
-        middles = VarianceLayers(self._variances, self._prior, s.y.middles, s.x.middles)
-        with single_threaded_blas():
-            middles.draw(np.ones_like(self._variances.stale), self._workers)
-        return np.ascontiguousarray(middles.layers[0])
-
     def _uncertain_trend(self) -> Array:
         """(k, ny, nx) the part of each basis function that the data do not determine."""
         x, y = (a.ravel() for a in np.meshgrid(self.grid.x, self.grid.y))
         h = basis_functions(self._trend_count, x, y, self._center)[:, 0].reshape(-1, *self.grid.shape)
-        return h - self._mean_layers.layers[1:, 0]
+        return h - self._surface.mean_layers.layers[1:, 0]
 
     def _predict(self, xy: Any) -> tuple[Array, Array]:
         xy = _positions(xy)
         self._solve()
         x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
-        means = mean_at(self._means, x, y)
-        variances = variance_at(self._variances, self._prior, x, y)
+        means, variances = self._surface.at(x, y)
         if self._trend_count:
             return self._with_trend(means, variances, basis_functions(self._trend_count, x, y, self._center))
         return means[0], variances
+
+
+def _center(grid: Grid) -> tuple[float, float]:
+    x_min, y_min, x_max, y_max = grid.bounds
+    return 0.5 * (x_min + x_max), 0.5 * (y_min + y_max)
 
 
 def _positions(xy: Any) -> Array:

@@ -7,13 +7,12 @@ import dataclasses
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gp_core.grid import Grid, GridGP, GridPosterior
+from gp_core.grid import Blocks, Grid, GridGP, GridPosterior
 from gpgmap_ros.config import Config, MappingConfig
-from gpgmap_ros.mapping import window
 from gpgmap_ros.mapping.cells import flat_cells
 from gpgmap_ros.mapping.gpgmap import GPGMap, gpgmap_of
-from gpgmap_ros.mapping.pseudo_points import PseudoPoints, condensed
-from gpgmap_ros.mapping.window import Blocks
+from gpgmap_ros.mapping.pseudo_points import SURFACE_DEGREE, PseudoPoints, condensed
+from gpgmap_ros.mapping.window import process_on
 
 Array = NDArray[np.float64]
 
@@ -56,7 +55,7 @@ class ElevationMap:
         used = self._gp.update(xyz[:, :2], xyz[:, 2], variance).used
         if used:
             # a robot that stands for an hour must not end up with a map that nothing can change any more
-            window.limit_weights(self._gp, 1.0 / self.config.finest_std**2)
+            self._gp.limit_information(1.0 / self.config.finest_std**2)
             self._posterior = None
         return used
 
@@ -78,29 +77,29 @@ class ElevationMap:
         self._grid, self._posterior = grid, None
         if self._gp is not None:
             self._gp.move(int(cells_y), int(cells_x))
-            height = window.mean_height(self._gp)
+            height = self._gp.mean_height
             if height is None:
                 self._gp = None
             elif abs(height - float(self._gp.mean)) > MEAN_DRIFT * self.config.relief_std:
-                self.restore(window.blocks_of(self._gp), height)
+                self.restore(self._gp.blocks(), height)
         return True
 
     def forget(self, xy: Array) -> None:
         """Forget all that was seen in the blocks (about half a length scale wide) around the positions (N, 2)."""
         if self._gp is not None and len(xy):
-            window.forget(self._gp, xy)
+            self._gp.forget(xy)
             self._posterior = None
 
     def blocks(self) -> Blocks | None:
         """All that the map remembers; None before the first point."""
-        return None if self._gp is None else window.blocks_of(self._gp)
+        return None if self._gp is None else self._gp.blocks()
 
     def pseudo_points(self) -> PseudoPoints | None:
         """Points that stand for all that the map remembers, in any frame; None before the first point."""
         if self._gp is None:
             return None
-        blocks = window.blocks_of(self._gp)
-        return condensed(blocks, window.surface_of(self._gp, blocks))
+        blocks = self._gp.blocks()
+        return condensed(blocks, self._gp.block_means(blocks, SURFACE_DEGREE))
 
     def restore(self, blocks: Blocks | None, mean: float | None = None) -> None:
         """Remember `blocks`, and nothing else. ValueError where they were made with another length scale.
@@ -110,7 +109,7 @@ class ElevationMap:
         gp = None
         if blocks is not None:
             gp = self._process(blocks.reference if mean is None else mean)
-            window.fill(gp, blocks)
+            gp.add_blocks(blocks)
         self._gp, self._posterior = gp, None
 
     def posterior(self) -> GridPosterior:
@@ -130,7 +129,7 @@ class ElevationMap:
 
     def _process(self, height: float) -> GridGP:
         """The relief is a deviation from a height: that of the ground where mapping began, or around the robot."""
-        return window.process_on(self._grid, height, self.config.length_scale, self.config.relief_std)
+        return process_on(self._grid, height, self.config.length_scale, self.config.relief_std)
 
 
 def grid_around(centre: Array, config: MappingConfig) -> Grid:

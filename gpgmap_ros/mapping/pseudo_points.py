@@ -26,6 +26,8 @@ from gpgmap_ros.mapping.window import Blocks
 
 Array = NDArray[np.float64]
 
+SURFACE_DEGREE = 4
+"""Of the mean on a block: its products with the positions' moments, up to degree 2, are then in the statistics."""
 NODES = 3
 """Of the quadrature along each axis."""
 ORDERS = 2 * NODES
@@ -53,7 +55,8 @@ class PseudoPoints:
 def condensed(blocks: Blocks, surface: Array) -> PseudoPoints:
     """The points that stand for the statistics of the blocks.
 
-    surface: (K, Q, Q) posterior mean less `blocks.reference`, sum over a and b of surface[a, b] t^a s^b on each block
+    surface: (K, Q, Q) posterior mean less `blocks.reference`, sum over a and b of surface[a, b] t^a s^b on each block;
+        Q - 1 is at most `SURFACE_DEGREE`
     """
     total = blocks.weights[:, 0, 0]
     centre = blocks.weights[:, [0, 1], [1, 0]] / total[:, None]  # s, t

@@ -127,7 +127,7 @@ def test_a_failing_factorisation_falls_back_and_is_counted(monkeypatch):
     broken = GridGP(Grid((0.0, 0.0), (40, 40), 0.1), RBF(0.5), 0.01)
     broken.update(xy, z)
     p = broken.posterior()
-    assert broken.fallbacks == broken._means.stale.size + broken._variances.stale.size
+    assert broken.fallbacks == broken._surface.means.stale.size + broken._surface.variances.stale.size
     assert np.sqrt(np.mean((p.mean - expected.mean) ** 2 / expected.variance)) < 0.02
     np.testing.assert_allclose(p.variance, expected.variance, rtol=0.05)
 

@@ -124,7 +124,7 @@ def test_only_touched_tiles_are_solved_again():
     corner = rng.uniform(0.0, 2.0, (500, 2))
     gp.update(corner, np.sin(corner[:, 0]) + 0.5)
     gp._note_changes()
-    assert 0 < gp._variances.stale.sum() < 0.1 * gp._variances.stale.size
+    assert 0 < gp._surface.variances.stale.sum() < 0.1 * gp._surface.variances.stale.size
     after = gp.posterior()
     far = np.s_[80:, 80:]
     assert (after.mean[far] == before.mean[far]).all()
