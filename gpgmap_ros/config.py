@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -44,12 +44,16 @@ def setting(
 
 
 class _Checked:
-    """Checks each setting of a dataclass against its own description."""
+    """Checks each setting of a dataclass against its own description. group: prefix of its settings' names."""
+
+    group: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):  # type: ignore[arg-type]
             if "meaning" in item.metadata:
-                checked = check_value(item.name, getattr(self, item.name), item.default, item.metadata)
+                checked = check_value(
+                    self.group + item.name, getattr(self, item.name), item.default, item.metadata
+                )
                 object.__setattr__(self, item.name, checked)
 
 
@@ -284,6 +288,84 @@ class SubmapConfig(_Checked):
 
 
 @dataclass(frozen=True)
+class ClosureConfig(_Checked):
+    """Loop closures: how submaps are compared, what it takes to believe that two show the same ground, how far
+    odometry is trusted. One set serves all terrains: lengths of the comparison are in cells, heights relative to the
+    relief.
+    """
+
+    group: ClassVar[str] = "closure."
+
+    enabled: bool = setting(True, "look for loop closures between finished submaps")
+    frame: str = setting("map", "frame in which corrected poses, the path and the global map stand")
+    publish_tf: bool = setting(
+        False, "publish `closure.frame` -> `map_frame` on /tf: only one node of a robot may do that"
+    )
+    min_path: float = setting(
+        20.0,
+        "submaps of one drive are compared if so much way lies between them: nearer, odometry knows better",
+        "m",
+        low=0.0,
+        high=1e6,
+        dynamic=True,
+    )
+    matches: int = setting(
+        5,
+        "most similar earlier submaps that each new one is registered with",
+        "submaps",
+        1,
+        1000,
+        dynamic=True,
+    )
+    drift_position: float = setting(
+        0.05,
+        "drift of the odometry: standard deviation of the position after one metre; it grows with the root of the way",
+        "m",
+        low=1e-4,
+        high=10.0,
+        dynamic=True,
+    )
+    drift_rotation: float = setting(
+        0.01,
+        "drift of the odometry: standard deviation of the heading after one metre; it grows with the root of the way",
+        "rad",
+        low=1e-5,
+        high=1.0,
+        dynamic=True,
+    )
+    use_gradient: bool = setting(
+        True, "compare gradients as well as heights; off only to measure what they bring"
+    )
+    use_variance: bool = setting(
+        True, "weight cells by the maps' variances; off only to measure what they bring"
+    )
+    yaw_step: float = setting(5.0, "step of the yaws that the search tries", "deg", low=0.5, high=15.0)
+    search_cells: int = setting(
+        36, "the search shrinks a map until it is at most this wide", "cells", low=8, high=200
+    )
+    detail_cells: float = setting(6.0, "detail is relief finer than this", "cells", low=2.0, high=100.0)
+    candidates: int = setting(12, "poses kept from each of the two searches", low=1, high=100)
+    min_overlap: float = setting(
+        0.2, "least shared part of the smaller map, for a pose to be looked at", low=0.02, high=1.0
+    )
+    min_cells: int = setting(100, "a map with fewer well observed cells is refused", low=20, high=10**6)
+    tilt_std: float = setting(
+        2.0, "standard deviation of the error in roll and pitch between two maps", "deg", low=0.01, high=20.0
+    )
+    common_error: float = setting(
+        0.05,
+        "standard deviation of the position errors that a whole map shares and no residual shows",
+        "cells",
+        low=0.0,
+        high=10.0,
+    )
+    threads: int = setting(2, "threads that share one registration or query", low=1, high=64)
+    accept_probability: float = setting(
+        0.95, "a closure is accepted when it is at least this probable", low=0.5, high=1.0
+    )
+
+
+@dataclass(frozen=True)
 class Config(_Checked):
     """All settings. Groups are nested; the settings outside a group belong to the node."""
 
@@ -321,6 +403,15 @@ class Config(_Checked):
     traversability: TraversabilityConfig = field(default_factory=TraversabilityConfig)
     visual: VisualConfig = field(default_factory=VisualConfig)
     submap: SubmapConfig = field(default_factory=SubmapConfig)
+    closure: ClosureConfig = field(default_factory=ClosureConfig)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.closure.publish_tf and self.closure.frame == self.map_frame:
+            raise ConfigError(
+                f"closure.publish_tf needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
+                "let map_frame be the frame of the odometry, as in 'odom'"
+            )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ registration  these in order: `register(source, target)`
 database      which of many submaps?
 consistency   do closures agree with each other?
 pose_graph    odometry and closures in, corrected poses out
+session       all of it for submaps as they are finished: `LoopCloser`
 """
 
 from gpgmap_ros.closure.config import ClosureConfig
@@ -16,6 +17,7 @@ from gpgmap_ros.closure.consistency import Closure, Drift, consistent
 from gpgmap_ros.closure.database import ClosureDatabase, DatabaseError, Match
 from gpgmap_ros.closure.pose_graph import PoseGraph, Solution, SolverMissing
 from gpgmap_ros.closure.registration import Registration, register
+from gpgmap_ros.closure.session import LoopCloser, LoopClosure, PosePrior
 from gpgmap_ros.closure.surface import NotComparable
 
 __all__ = [
@@ -24,9 +26,12 @@ __all__ = [
     "ClosureDatabase",
     "DatabaseError",
     "Drift",
+    "LoopCloser",
+    "LoopClosure",
     "Match",
     "NotComparable",
     "PoseGraph",
+    "PosePrior",
     "Registration",
     "Solution",
     "SolverMissing",

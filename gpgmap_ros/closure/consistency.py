@@ -5,19 +5,21 @@ Two closures and the odometry between their ends form a loop that must come back
     E = T_a1_b1  T_b1_b2  T_a2_b2^-1  T_a1_a2^-1  = identity,     d^2 = e' S^-1 e ~ chi-square(6),
 
 with e the error of E and S the sum of the covariances around the loop. The largest set in which every two agree is kept
-(Mangelson et al., 2018), found greedily and the same way every time.
+(Mangelson et al., 2018), found greedily and the same way every time. Closures whose ends no odometry connects (they
+join other drives) form no such loop and are taken to agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 from scipy.stats import chi2
 
+from gpgmap_ros.config import ClosureConfig
 from gpgmap_ros.geometry import inverse
 
 Array = NDArray[np.float64]
@@ -41,17 +43,117 @@ class Drift:
     """How odometry errs: variances grow with the path.
 
     position_std: metres per square root of metre; rotation_std: radians per square root of metre
+    tilt_std: radians; roll and pitch never err by more, because frames are aligned with gravity
     """
 
     position_std: float = 0.05
     rotation_std: float = 0.01
+    tilt_std: float = np.deg2rad(2.0)
+
+    @classmethod
+    def of(cls, config: ClosureConfig) -> Drift:
+        return cls(config.drift_position, config.drift_rotation, float(np.deg2rad(config.tilt_std)))
 
     def covariance(self, path: float) -> Array:
         """(6, 6) after `path` metres."""
         lateral = self.rotation_std**2 * path**3 / 3.0  # a random turn on the way moves the end sideways
         position = self.position_std**2 * path + lateral
         rotation = self.rotation_std**2 * path
-        return np.diag([position] * 3 + [rotation] * 3)
+        tilt = min(rotation, self.tilt_std**2)
+        return np.diag([position] * 3 + [tilt] * 2 + [rotation])
+
+
+@dataclass(frozen=True)
+class Stations:
+    """Where odometry says that submaps are. Only poses of one drive are in one frame.
+
+    poses: T_odom_submap (4, 4); distances: metres driven until each submap; drives: number of the drive of each
+        (left out: there is one drive)
+    """
+
+    poses: dict[str, Array]
+    distances: dict[str, float]
+    drives: dict[str, int] = field(default_factory=dict)
+
+    def connected(self, a: str, b: str) -> bool:
+        """Does odometry lead from one to the other?"""
+        return self.drives.get(a, 0) == self.drives.get(b, 0)
+
+    def path(self, a: str, b: str) -> float:
+        """Metres driven from one to the other."""
+        return abs(self.distances[a] - self.distances[b])
+
+
+class Agreement:
+    """Closures, and which of them agree with each other: kept up to date as they come and go.
+
+    stations: looked at when a closure is added; drift: of the odometry
+    probability: of the chi-square test of a pair
+    """
+
+    def __init__(self, stations: Stations, drift: Drift | None = None, probability: float = 0.999) -> None:
+        self._stations, self._drift = stations, drift or Drift()
+        self._limit = float(chi2.ppf(probability, 6))
+        self._closures: list[Closure] = []
+        self._weights: list[float] = []
+        self._agree = np.zeros((0, 0), dtype=bool)
+
+    def __len__(self) -> int:
+        return len(self._closures)
+
+    def add(self, closure: Closure, weight: float = 0.0) -> None:
+        """weight: what speaks for it, should two sets of the same size contradict each other"""
+        row = np.array([self._pair_agrees(closure, other) for other in self._closures], dtype=bool)
+        grown = np.ones((len(self) + 1,) * 2, dtype=bool)
+        grown[:-1, :-1], grown[-1, :-1], grown[:-1, -1] = self._agree, row, row
+        self._agree = grown
+        self._closures.append(closure)
+        self._weights.append(weight)
+
+    def remove(self, index: int) -> None:
+        del self._closures[index], self._weights[index]
+        self._agree = np.delete(np.delete(self._agree, index, 0), index, 1)
+
+    def largest(self) -> list[int]:
+        """Indices, ascending, of the largest set that agrees in pairs; of two as large, the one of more weight."""
+        agree, weights = self._agree, np.array(self._weights)
+        friends = agree.sum(1)
+        best: tuple[int, float, list[int]] = (0, 0.0, [])
+        # From each closure, the one with most friends first, add what agrees with all so far.
+        for start in np.argsort(-friends, kind="stable"):
+            if friends[start] < best[0]:
+                break  # nor can any that follow have a larger set
+            chosen = grown_from(int(start), agree, weights)
+            size, weight = len(chosen), float(weights[chosen].sum())
+            if (size, weight) > best[:2]:
+                best = size, weight, chosen
+            if size == len(weights):
+                break
+        return sorted(best[2])
+
+    def disputed_by(self, index: int, others: Sequence[int]) -> list[int]:
+        """Those of `others` that a closure does not agree with."""
+        return [other for other in others if not self._agree[index, other]]
+
+    def _pair_agrees(self, a: Closure, b: Closure) -> bool:
+        s = self._stations
+        if not (s.connected(a.source, b.source) and s.connected(a.target, b.target)):
+            return True
+        return loop_distance(a, b, s, self._drift) < self._limit
+
+
+def grown_from(start: int, agree: NDArray[np.bool_], weights: Array) -> list[int]:
+    """A set in which all agree: from `start`, always the one that leaves most others possible."""
+    chosen, allowed = [start], agree[start].copy()
+    allowed[start] = False
+    while allowed.any():
+        candidates = np.flatnonzero(allowed)
+        friends = agree[np.ix_(candidates, candidates)].sum(1)
+        pick = int(candidates[np.lexsort((candidates, -weights[candidates], -friends))[0]])
+        chosen.append(pick)
+        allowed &= agree[pick]
+        allowed[pick] = False
+    return chosen
 
 
 def consistent(
@@ -61,52 +163,43 @@ def consistent(
     drift: Drift | None = None,
     probability: float = 0.999,
 ) -> list[int]:
-    """Indices of the largest set of closures that agree in pairs, ascending.
+    """Indices of the largest set of closures that agree in pairs, ascending, on one drive.
 
     poses: T_map_submap (4, 4) by odometry; distances: metres driven until each submap; drift: of the odometry
     probability: of the chi-square test of a pair
     """
-    drift = drift or Drift()
-    count = len(closures)
-    limit = float(chi2.ppf(probability, 6))
-    agree = np.eye(count, dtype=bool)
-    for i in range(count):
-        for j in range(i):
-            agree[i, j] = agree[j, i] = (
-                loop_distance(closures[i], closures[j], poses, distances, drift) < limit
-            )
-    best: list[int] = []
-    # From each closure, add what agrees with all so far, the one with most friends first.
-    for start in range(count):
-        chosen, allowed = [start], agree[start].copy()
-        allowed[start] = False
-        while allowed.any():
-            friends = np.where(allowed, (agree & allowed).sum(1), -1)
-            chosen.append(int(np.argmax(friends)))
-            allowed &= agree[chosen[-1]]
-            allowed[chosen[-1]] = False
-        if len(chosen) > len(best):
-            best = chosen
-    return sorted(best)
+    agreement = Agreement(Stations(dict(poses), dict(distances)), drift, probability)
+    for closure in closures:
+        agreement.add(closure)
+    return agreement.largest()
 
 
-def loop_distance(
-    a: Closure, b: Closure, poses: Mapping[str, Array], distances: Mapping[str, float], drift: Drift
-) -> float:
+def loop_distance(a: Closure, b: Closure, stations: Stations, drift: Drift) -> float:
     """d^2 of the loop through two closures and the odometry between their ends."""
+    poses = stations.poses
     T_sources = inverse(poses[a.source]) @ poses[b.source]
     T_targets = inverse(poses[a.target]) @ poses[b.target]
     # Two ways from a's target to b's source: through a and along the sources, along the targets and through b.
     one = a.T_target_source @ T_sources
     other = T_targets @ b.T_target_source
     S = moved(a.covariance, one[:3, 3] - a.T_target_source[:3, 3])
-    S = S + turned(drift.covariance(abs(distances[a.source] - distances[b.source])), a.T_target_source)
-    S = S + moved(
-        drift.covariance(abs(distances[a.target] - distances[b.target])), other[:3, 3] - T_targets[:3, 3]
-    )
+    S = S + turned(drift.covariance(stations.path(a.source, b.source)), a.T_target_source)
+    S = S + moved(drift.covariance(stations.path(a.target, b.target)), other[:3, 3] - T_targets[:3, 3])
     S = S + turned(b.covariance, T_targets)
+    return squared_distance(one, other, S)
+
+
+def odometry_distance(closure: Closure, stations: Stations, drift: Drift) -> float:
+    """d^2 of the loop through one closure and the odometry between its ends."""
+    T = inverse(stations.poses[closure.target]) @ stations.poses[closure.source]
+    S = closure.covariance + drift.covariance(stations.path(closure.source, closure.target))
+    return squared_distance(closure.T_target_source, T, S)
+
+
+def squared_distance(one: Array, other: Array, covariance: Array) -> float:
+    """Squared Mahalanobis distance of two poses."""
     e = np.concatenate([one[:3, 3] - other[:3, 3], rotation_vector(one[:3, :3] @ other[:3, :3].T)])
-    return float(e @ np.linalg.solve(S, e))
+    return float(e @ np.linalg.solve(covariance, e))
 
 
 def moved(covariance: Array, lever: Array) -> Array:

@@ -6,11 +6,14 @@ Minimised over the poses X of the submaps:
 
 with rho first of Huber, which pulls in a loop however far it is open, then of Cauchy from there, which lets go of a
 closure that the others contradict. A closure whose error stays beyond its chi-square limit is listed as an outlier.
+
+Several drives (sessions, robots) may be in one graph. The first submap of the first drive stays where it is; a drive
+that closures join to it is moved to where they put it, and one that nothing joins yet stays where its odometry began.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +23,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import chi2
 
 from gpgmap_ros.closure.consistency import Closure
-from gpgmap_ros.geometry import inverse
+from gpgmap_ros.geometry import inverse, quaternion_of
 
 Array = NDArray[np.float64]
 
@@ -55,6 +58,7 @@ class PoseGraph:
 
     def __init__(self) -> None:
         self._poses: dict[str, Array] = {}
+        self._drive_of: dict[str, str] = {}  # name of the first submap of a submap's drive
         self._odometry: list[Closure] = []
         self._closures: dict[int, Closure] = {}
         self._next = 0
@@ -63,7 +67,14 @@ class PoseGraph:
         """The submap that holds the graph in place."""
         if self._poses:
             raise ValueError(f"the graph begins with '{next(iter(self._poses))}' already")
-        self._poses[name] = checked_pose(T_map_submap)
+        self.add_drive(name, T_map_submap)
+
+    def add_drive(self, name: str, T_odom_submap: Array) -> None:
+        """The first submap of a drive that no odometry connects with those before."""
+        if name in self._poses:
+            raise ValueError(f"there is a submap '{name}' already")
+        self._poses[name] = checked_pose(T_odom_submap)
+        self._drive_of[name] = name
 
     def add_odometry(self, before: str, name: str, T_before_name: Array, covariance: Array) -> None:
         """A new submap and its pose relative to a known one."""
@@ -73,6 +84,7 @@ class PoseGraph:
         T = checked_pose(T_before_name)
         self._odometry.append(Closure(name, before, T, checked_covariance(covariance)))
         self._poses[name] = self._poses[before] @ T
+        self._drive_of[name] = self._drive_of[before]
 
     def add_closure(self, closure: Closure) -> int:
         """A closure between two known submaps; returns its number."""
@@ -94,31 +106,76 @@ class PoseGraph:
     def closures(self) -> Mapping[int, Closure]:
         return dict(self._closures)
 
+    @property
+    def odometry(self) -> Sequence[Closure]:
+        """From each submap to the one before it."""
+        return list(self._odometry)
+
+    @property
+    def start(self) -> Mapping[str, Array]:
+        """T_map_submap by odometry alone, drives put where the closures between them say: where solving starts."""
+        return self._placed()[0]
+
+    @property
+    def anchors(self) -> Mapping[str, str]:
+        """By submap, the one that holds it in place: two with the same anchor are in one frame."""
+        return self._placed()[1]
+
     def solve(self) -> Solution:
         """The corrected poses, from the odometry and the closures that are in the graph now."""
         if not self._poses:
             raise ValueError("the graph is empty: add_first comes first")
         gtsam = load_gtsam()
         keys = {name: k for k, name in enumerate(self._poses)}
+        start, anchors = self._placed()
         values = gtsam.Values()
-        for name, T in self._poses.items():
+        for name, T in start.items():
             values.insert(keys[name], gtsam.Pose3(T))
         for kernel in (
             gtsam.noiseModel.mEstimator.Huber.Create(KERNEL_WIDTH),
             gtsam.noiseModel.mEstimator.Cauchy.Create(KERNEL_WIDTH),
         ):
-            graph = self._graph(gtsam, keys, kernel)
+            graph = self._graph(gtsam, keys, dict.fromkeys(anchors.values()), kernel)
             values = gtsam.LevenbergMarquardtOptimizer(graph, values).optimize()
         poses = {name: np.array(values.atPose3(k).matrix()) for name, k in keys.items()}
         errors = {number: squared_error(item, poses) for number, item in self._closures.items()}
         outliers = tuple(number for number, error in errors.items() if error > OUTLIER)
         return Solution(poses, outliers, errors, float(graph.error(values)))
 
-    def _graph(self, gtsam: Any, keys: Mapping[str, int], kernel: Any) -> Any:
+    def _placed(self) -> tuple[dict[str, Array], dict[str, str]]:
+        """Poses to start from, and the anchor of each submap."""
+        between = [
+            (self._drive_of[c.target], self._drive_of[c.source], c)
+            for c in self._closures.values()
+            if self._drive_of[c.target] != self._drive_of[c.source]
+        ]
+        # by drive: from its odometry's frame to its anchor's, and that anchor
+        shifts: dict[str, Array] = {}
+        anchor: dict[str, str] = {}
+        for first in dict.fromkeys(self._drive_of.values()):
+            if first in shifts:
+                continue
+            shifts[first], anchor[first] = np.eye(4), first
+            grown = True
+            while grown:
+                grown = False
+                for target, source, c in between:
+                    if (target in shifts) == (source in shifts):
+                        continue
+                    T = self._poses[c.target] @ c.T_target_source @ inverse(self._poses[c.source])
+                    if target in shifts:
+                        shifts[source], anchor[source] = shifts[target] @ T, first
+                    else:
+                        shifts[target], anchor[target] = shifts[source] @ inverse(T), first
+                    grown = True
+        poses = {name: shifts[self._drive_of[name]] @ T for name, T in self._poses.items()}
+        return poses, {name: anchor[drive] for name, drive in self._drive_of.items()}
+
+    def _graph(self, gtsam: Any, keys: Mapping[str, int], anchors: Iterable[str], kernel: Any) -> Any:
         graph = gtsam.NonlinearFactorGraph()
-        first = next(iter(self._poses))
         anchor = gtsam.noiseModel.Isotropic.Sigma(6, ANCHOR_STD)
-        graph.add(gtsam.PriorFactorPose3(keys[first], gtsam.Pose3(self._poses[first]), anchor))
+        for first in anchors:
+            graph.add(gtsam.PriorFactorPose3(keys[first], gtsam.Pose3(self._poses[first]), anchor))
         for robust, edges in ((False, self._odometry), (True, self._closures.values())):
             for edge in edges:
                 noise = gtsam.noiseModel.Gaussian.Covariance(local_covariance(edge))
@@ -131,6 +188,30 @@ class PoseGraph:
     def _require(self, name: str) -> None:
         if name not in self._poses:
             raise KeyError(f"there is no submap '{name}' in the graph")
+
+
+def g2o_text(poses: Mapping[str, Array], edges: Iterable[Closure], fixed: Iterable[str]) -> str:
+    """A pose graph in g2o's text format, which GTSAM, g2o, Ceres and their viewers read; names must be whole numbers.
+
+    Information matrices are over (translation, rotation) along the second pose's own axes.
+    """
+    lines = [
+        " ".join(["VERTEX_SE3:QUAT", name, *numbers([*T[:3, 3], *quaternion_of(T)])])
+        for name, T in poses.items()
+    ]
+    lines += [f"FIX {name}" for name in fixed]
+    for edge in edges:
+        local = local_covariance(edge)
+        order = [3, 4, 5, 0, 1, 2]  # GTSAM's has rotation first
+        information = np.linalg.inv(local[np.ix_(order, order)])[np.triu_indices(6)]
+        T = edge.T_target_source
+        values = numbers([*T[:3, 3], *quaternion_of(T), *information])
+        lines.append(" ".join(["EDGE_SE3:QUAT", edge.target, edge.source, *values]))
+    return "\n".join(lines) + "\n"
+
+
+def numbers(values: Iterable[float]) -> list[str]:
+    return [repr(float(value)) for value in values]
 
 
 def load_gtsam() -> Any:

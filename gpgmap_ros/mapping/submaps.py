@@ -23,6 +23,18 @@ from gpgmap_ros.mapping.layers import BASE
 Array = NDArray[np.float64]
 
 
+TRACK_STEP, TRACK_TURN = 0.2, 0.1
+"""Metres and radians: the robot's pose is recorded when it has moved or turned so far since it was last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """Where the robot was: (K,) stamps in nanoseconds and (K, 4, 4) poses T_submap_robot."""
+
+    stamps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    poses: Array = field(default_factory=lambda: np.zeros((0, 4, 4)))
+
+
 @dataclass(frozen=True, eq=False)
 class Submap:
     """A finished piece of map.
@@ -33,6 +45,7 @@ class Submap:
     gpgmap: the terrain in the submap's frame, no larger than what is known of it
     first_stamp, last_stamp: of its clouds, nanoseconds
     distance: way driven in it, metres; ended_by: distance, angle, area, extent, or what the caller said
+    track: the robot's poses while it was made
     """
 
     id: int
@@ -43,6 +56,7 @@ class Submap:
     last_stamp: int
     distance: float
     ended_by: str
+    track: Track = field(default_factory=Track, repr=False)
 
 
 class SubmapBuilder:
@@ -61,6 +75,8 @@ class SubmapBuilder:
         self._session, self._first_stamp, self._last_stamp = session, stamp, stamp
         self._position, self._yaw = T_map_robot[:3, 3].copy(), yaw_of(T_map_robot)
         self._distance, self._angle = 0.0, 0.0
+        self._stamps: list[int] = []
+        self._track: list[Array] = []
 
     def add(self, xyz: Array, variance: Array, T_map_robot: Array, stamp: int) -> None:
         """Take in points (N, 3) in the map's frame with variances (N,), seen from the robot's pose."""
@@ -69,6 +85,7 @@ class SubmapBuilder:
         self._angle += abs((turn + np.pi) % (2.0 * np.pi) - np.pi)
         self._position, self._yaw = T_map_robot[:3, 3].copy(), yaw_of(T_map_robot)
         self._first_stamp, self._last_stamp = min(self._first_stamp, stamp), max(self._last_stamp, stamp)
+        self._record(stamp, T_map_robot)
         local = self._local(xyz)
         self._map.add(local, variance)
         if self.config.submap.max_area > 0.0:
@@ -106,7 +123,20 @@ class SubmapBuilder:
         return Submap(
             id, self._session, self.T_map_submap, gpgmap,
             self._first_stamp, self._last_stamp, self._distance, ended_by,
+            Track(np.array(self._stamps, dtype=np.int64), np.array(self._track).reshape(-1, 4, 4)),
         )  # fmt: skip
+
+    def _record(self, stamp: int, T_map_robot: Array) -> None:
+        """Remember the robot's pose if it has moved; clouds that overtook each other do not go back in time."""
+        T = inverse(self.T_map_submap) @ T_map_robot
+        if self._track:
+            last = self._track[-1]
+            moved = float(np.linalg.norm(T[:3, 3] - last[:3, 3])) >= TRACK_STEP
+            turned = np.trace(last[:3, :3].T @ T[:3, :3]) <= 1.0 + 2.0 * np.cos(TRACK_TURN)
+            if stamp <= self._stamps[-1] or not (moved or turned):
+                return
+        self._stamps.append(stamp)
+        self._track.append(T)
 
     def _local(self, xyz: Array) -> Array:
         """Points of the map's frame in the submap's: a turn about z, and an offset."""

@@ -1,0 +1,499 @@
+"""Finished submaps in, corrected poses out: finds closures, keeps those that agree, and solves the pose graph.
+
+    closer = LoopCloser(config.closure)
+    for submap in submaps:                  # in the order in which they were finished
+        for closure in closer.add(submap):  # what it was compared with, and what came of it
+            print(closure.a, closure.b, closure.accepted, closure.reason)
+    closer.poses[submap.id], closer.T_map_odom, closer.correct(stamps, poses)
+
+A closure goes through four gates: the registration's own verdict, the odometry between its ends, agreement with the
+other closures, and the robust solution. Which closures pass is decided anew whenever one comes or goes, so that a
+wrong one that came first is outvoted later, and `reject` mends the graph. Several drives (yesterday's, another robot's)
+may be in one closer; they are in one frame as soon as a closure joins them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.consistency import Agreement, Closure, Drift, Stations, odometry_distance
+from gpgmap_ros.closure.database import ClosureDatabase
+from gpgmap_ros.closure.pose_graph import PoseGraph, SolverMissing, g2o_text
+from gpgmap_ros.closure.session_file import read_session, write_session
+from gpgmap_ros.closure.stations import Found, Station, station_of
+from gpgmap_ros.closure.surface import NotComparable
+from gpgmap_ros.geometry import interpolate, inverse
+from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping.submaps import Submap
+
+Array = NDArray[np.float64]
+
+AGAINST_ODOMETRY = float(chi2.ppf(0.9999, 6))
+"""Squared Mahalanobis distance from the odometry beyond which a closure is not believed."""
+REACH_STDS = 4.0
+"""Submaps are compared unless odometry puts them apart by more than this many standard deviations."""
+LEAST_PATH = 0.1
+"""Metres: no odometry is believed to be better than after so short a way."""
+
+
+@dataclass(frozen=True)
+class LoopClosure:
+    """What came of comparing two submaps.
+
+    a, b: numbers of the earlier and the later submap
+    T_a_b: (4, 4) pose of b's frame in a's; covariance: (6, 6) over (x, y, z, roll, pitch, yaw) as in nav_msgs/Odometry,
+        metres and radians along a's axes; infinite where no pose was found
+    probability: that the pose is right; overlap: shared part of the smaller map
+    accepted: it is in the pose graph now; reason: why, or why not, in one sentence
+    """
+
+    a: int
+    b: int
+    T_a_b: Array
+    covariance: Array
+    probability: float
+    overlap: float
+    accepted: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class PosePrior:
+    """What is known of a pose before the maps are compared: T_target_source (4, 4) and its (6, 6) covariance."""
+
+    T_target_source: Array
+    covariance: Array
+
+
+class LoopCloser:
+    """Closes loops over submaps as they are finished. For one thread at a time.
+
+    config: section `closure` of the configuration; the default unless told
+    database: the submaps in which places are looked for
+    solver_error: why poses are not corrected although there are closures; empty where they are
+    """
+
+    def __init__(self, config: ClosureConfig | None = None) -> None:
+        self.config = config or ClosureConfig()
+        self.database = ClosureDatabase(self.config)
+        self.solver_error = ""
+        self._drift = Drift.of(self.config)
+        self._stations: dict[int, Station] = {}
+        self._found: dict[tuple[int, int], Found] = {}
+        self._rejected: set[tuple[int, int]] = set()
+        self._objections: dict[tuple[int, int], str] = {}
+        self._poses: dict[int, Array] = {}
+        self._anchors: dict[int, int] = {}
+        self._newest: int | None = None
+        self._count_votes()
+
+    # ------------------------------------------------ submaps in
+
+    def add(self, submap: Submap) -> list[LoopClosure]:
+        """Take in a finished submap; returns all that it was compared with, accepted ones first.
+
+        Submaps come in the order in which they were made. Where no place can be recognised in one (flat, too small) it
+        only takes part in the odometry, and `skipped` says why. ValueError for a number that is known already.
+        """
+        if submap.id in self._stations:
+            raise ValueError(f"submap {submap.id} has been added already")
+        before = self._last_of_drive(submap.session)
+        station = station_of(submap, before)
+        self._stations[station.id] = station
+        self._newest = station.id
+        self._place(station, before)
+        try:
+            priors = self._priors(station)
+            exclude = self._not_compared(station, priors)
+            found = self.database.closures(submap.gpgmap, self.config.matches, exclude)
+            self.database.add(station.name, submap.gpgmap)
+        except NotComparable as refusal:
+            self._stations[station.id] = replace(station, skipped=str(refusal))
+            return []
+        ids = {known.name: known.id for known in self._stations.values()}
+        pairs = []
+        for name, registration in found:
+            pair = (ids[name], station.id)
+            closure = Closure(
+                str(pair[1]), str(pair[0]), registration.T_target_source, registration.covariance
+            )
+            self._found[pair] = Found(
+                closure,
+                registration.probability,
+                registration.score,
+                registration.overlap,
+                registration.accepted,
+                registration.reason,
+            )
+            pairs.append(pair)
+        votes = [self._vote(pair) for pair in pairs]
+        if any(votes):
+            self._decide()
+        return sorted((self._closure(pair) for pair in pairs), key=lambda c: (not c.accepted, -c.probability))
+
+    def reject(self, a: int, b: int) -> LoopClosure:
+        """Take a closure out for good: the graph is solved without it. KeyError where there is none between a and b."""
+        pair = (a, b) if (a, b) in self._found else (b, a)
+        if pair not in self._found:
+            raise KeyError(f"there is no closure between submaps {a} and {b}")
+        self._rejected.add(pair)
+        if pair in self._votes:
+            self._agreement.remove(self._votes.index(pair))
+            self._votes.remove(pair)
+            self._decide()
+        return self._closure(pair)
+
+    # ------------------------------------------------ what is known
+
+    @property
+    def closures(self) -> list[LoopClosure]:
+        """All comparisons so far, with what is thought of them now."""
+        return [self._closure(pair) for pair in self._found]
+
+    @property
+    def poses(self) -> dict[int, Array]:
+        """T_map_submap (4, 4), corrected, by number. The frame is where the odometry of the first drive began; drives
+        that are not joined to it (`in_map`) stand in their own odometry's frame."""
+        return dict(self._poses)
+
+    @property
+    def skipped(self) -> dict[int, str]:
+        """Submaps in which no place can be recognised, and why."""
+        return {id: station.skipped for id, station in self._stations.items() if station.skipped}
+
+    @property
+    def newest(self) -> int | None:
+        """Number of the submap that was added last."""
+        return self._newest
+
+    def in_map(self, id: int) -> bool:
+        """Is the drive of this submap joined to the first drive, so that its pose is in the map's frame?"""
+        return self.one_frame(id, next(iter(self._stations)))
+
+    def one_frame(self, a: int, b: int) -> bool:
+        """Are the poses of two submaps in one frame: of one drive, or of drives that closures join?"""
+        return self._anchors[a] == self._anchors[b]
+
+    @property
+    def T_map_odom(self) -> Array:  # noqa: N802
+        """(4, 4) what corrects the newest drive's odometry now: the correction of the newest submap."""
+        return np.eye(4) if self.newest is None else self.correction(self.newest)
+
+    def correction(self, id: int) -> Array:
+        """(4, 4) T_map_odom at one submap: takes its pose by odometry to the corrected one."""
+        return self._poses[id] @ inverse(self._stations[id].T_odom_submap)
+
+    @property
+    def trajectory(self) -> list[tuple[int, Array]]:
+        """(stamp, T_map_robot) of the newest drive, corrected, wherever the submaps recorded the robot's pose."""
+        stations = [] if self._newest is None else self._drive(self._stations[self._newest].drive)
+        stamps = [int(stamp) for station in stations for stamp in station.stamps]
+        poses = [station.T_odom_submap @ T for station in stations for T in station.track]
+        return list(zip(stamps, self.correct(stamps, poses), strict=True))
+
+    def correct(self, stamps: Sequence[int], poses: Sequence[Array]) -> list[Array]:
+        """Corrected poses T_map_x for odometry poses T_odom_x (4, 4) of the newest drive at stamps in nanoseconds.
+
+        Between the beginnings of two submaps the correction goes over from one to the other; before the first and after
+        the last it stays.
+        """
+        if self._newest is None:
+            return [np.array(T) for T in poses]
+        stations = self._drive(self._stations[self._newest].drive)
+        starts = np.array([station.first_stamp for station in stations])
+        corrections = [self.correction(station.id) for station in stations]
+        out = []
+        for stamp, T in zip(stamps, poses, strict=True):
+            k = int(np.clip(np.searchsorted(starts, stamp, side="right") - 1, 0, len(starts) - 1))
+            if k + 1 == len(starts) or stamp <= starts[k]:
+                out.append(corrections[k] @ T)
+                continue
+            share = float(stamp - starts[k]) / float(starts[k + 1] - starts[k])
+            out.append(interpolate(corrections[k] @ T, corrections[k + 1] @ T, share))
+        return out
+
+    # ------------------------------------------------ files
+
+    def save(self, path: Path | str, surfaces: bool = True) -> None:
+        """Write everything to `path`, and the submaps' surfaces to the same name with the suffix .db.
+
+        surfaces: leave them out where the submaps themselves are kept: `load` can make them again. OSError or
+        DatabaseError where the disk refuses; the old files are then whole.
+        """
+        path = Path(path)
+        if surfaces:
+            self.database.save(
+                path.with_suffix(".db")
+            )  # first: a graph never names surfaces that are not there
+        write_session(path, list(self._stations.values()), self._found, sorted(self._rejected), surfaces)
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str,
+        config: ClosureConfig | None = None,
+        maps: Callable[[int], GPGMap] | None = None,
+    ) -> LoopCloser:
+        """Go on where `save` stopped: submaps that are added now are compared with all of those.
+
+        maps: gives the map of a submap by its number, for a file without surfaces; a submap whose map it can't give
+        (ValueError, OSError) is not compared any more. ArchiveError or DatabaseError where a file is damaged.
+        """
+        path, closer = Path(path), cls(config)
+        saved = read_session(path)
+        if saved.surfaces:
+            closer.database = ClosureDatabase.load(path.with_suffix(".db"), closer.config)
+        known = {station.name for station in saved.stations}
+        for name in [name for name in closer.database if name not in known]:
+            closer.database.remove(name)
+        for station in saved.stations:
+            if not saved.surfaces and not station.skipped:
+                station = closer._with_surface(station, maps)
+            closer._stations[station.id] = station
+            closer._newest = station.id
+        closer._found, closer._rejected = dict(saved.found), set(saved.rejected)
+        closer._count_votes()
+        return closer
+
+    def merge(self, other: LoopCloser) -> dict[int, int]:
+        """Take over the submaps and closures of another robot or session, joined to ours or not.
+
+        Returns their new numbers by their old ones. Submaps that are added later are compared with them; the drive
+        that `T_map_odom` and `trajectory` are about stays ours. NotComparable for cells of another size.
+        """
+        offset = 1 + max(self._stations, default=-1)
+        prefix = f"from_{offset}/"
+        self.database.merge(other.database, prefix)
+        numbers = {id: id + offset for id in other._stations}
+        taken = {station.drive for station in self._stations.values()}
+        drives: dict[int, int] = {}
+        for station in other._stations.values():
+            if station.drive not in drives:
+                free = min(taken, default=0) - 1 if station.drive in taken else station.drive
+                drives[station.drive] = free
+                taken.add(free)
+            self._stations[numbers[station.id]] = replace(
+                station,
+                id=numbers[station.id],
+                name=prefix + station.name,
+                drive=drives[station.drive],
+            )
+        for (a, b), found in other._found.items():
+            pair = numbers[a], numbers[b]
+            ends = replace(found.closure, target=str(pair[0]), source=str(pair[1]))
+            self._found[pair] = replace(found, closure=ends)
+        self._rejected |= {(numbers[a], numbers[b]) for a, b in other._rejected}
+        if self._newest is None and other.newest is not None:
+            self._newest = numbers[other.newest]
+        self._count_votes()
+        return numbers
+
+    def write_g2o(self, path: Path | str) -> None:
+        """Write the graph as it is solved now (corrected poses, odometry, accepted closures) for other programs."""
+        path = Path(path)
+        graph = self._graph([pair for pair in self._found if self._accepted(pair)])
+        edges = [*graph.odometry, *graph.closures.values()]
+        poses = {str(id): T for id, T in self._poses.items()}
+        text = g2o_text(poses, edges, sorted({str(anchor) for anchor in self._anchors.values()}, key=int))
+        staged = path.with_name(f".{path.name}.new")
+        staged.write_text(text)
+        os.replace(staged, path)
+
+    # ------------------------------------------------ which closures are believed
+
+    def _count_votes(self) -> None:
+        """Judge all closures anew, and solve."""
+        self._objections = {}
+        self._votes: list[tuple[int, int]] = []
+        stations = Stations(
+            {str(id): s.T_odom_submap for id, s in self._stations.items()},
+            {str(id): s.driven for id, s in self._stations.items()},
+            {str(id): s.drive for id, s in self._stations.items()},
+        )
+        self._odometry, self._agreement = stations, Agreement(stations, self._drift)
+        for pair in self._found:
+            self._vote(pair)
+        self._decide()
+
+    def _vote(self, pair: tuple[int, int]) -> bool:
+        """Let a closure take part in the decision, if its registration and the odometry allow; whether it does."""
+        found = self._found[pair]
+        if pair in self._rejected or not found.verdict:
+            return False
+        closure = found.closure
+        if self._odometry.connected(closure.source, closure.target):
+            distance = odometry_distance(closure, self._odometry, self._drift)
+            if distance > AGAINST_ODOMETRY:
+                self._objections[pair] = (
+                    f"contradicts the odometry: {np.sqrt(distance):.1f} standard deviations of its drift away"
+                )
+                return False
+        self._votes.append(pair)
+        self._agreement.add(closure, found.score)
+        return True
+
+    def _decide(self) -> None:
+        """Which closures agree, and the poses that follow from them."""
+        agreeing = self._agreement.largest()
+        for k, pair in enumerate(self._votes):
+            disputed = self._agreement.disputed_by(k, agreeing)
+            if disputed:
+                a, b = self._votes[disputed[0]]
+                self._objections[pair] = (
+                    f"contradicts {len(disputed)} of {len(agreeing)} other closures, {a} - {b} for one"
+                )
+            else:
+                self._objections.pop(pair, None)
+        agreed = [self._votes[k] for k in agreeing]
+        self._solve(agreed)
+
+    def _solve(self, pairs: list[tuple[int, int]]) -> None:
+        """Corrected poses; closures that the robust solution lets go are taken out, and it is solved without them."""
+        self.solver_error = ""
+        if not self._stations:
+            return
+        graph = self._graph(pairs)
+        numbers = dict(zip(graph.closures, pairs, strict=True))
+        try:
+            solution = graph.solve() if pairs else None
+            while solution is not None and solution.outliers:
+                for number in solution.outliers:
+                    error = np.sqrt(solution.closure_errors[number])
+                    self._objections[numbers[number]] = (
+                        f"the other closures and the odometry pull it apart by {error:.1f} standard deviations"
+                    )
+                    graph.reject(number)
+                solution = graph.solve() if graph.closures else None
+        except (SolverMissing, RuntimeError) as error:
+            self.solver_error = str(error).splitlines()[0]
+            solution = None
+        poses = solution.poses if solution is not None else graph.start
+        self._poses = {int(name): T for name, T in poses.items()}
+        self._anchors = {int(name): int(anchor) for name, anchor in graph.anchors.items()}
+
+    def _graph(self, pairs: Sequence[tuple[int, int]]) -> PoseGraph:
+        graph = PoseGraph()
+        last: dict[int, Station] = {}
+        for station in self._stations.values():
+            before = last.get(station.drive)
+            if before is None:
+                graph.add_drive(str(station.id), station.T_odom_submap)
+            else:
+                T = inverse(before.T_odom_submap) @ station.T_odom_submap
+                covariance = self._drift.covariance(max(station.driven - before.driven, LEAST_PATH))
+                graph.add_odometry(str(before.id), str(station.id), T, covariance)
+            last[station.drive] = station
+        for pair in pairs:
+            graph.add_closure(self._found[pair].closure)
+        return graph
+
+    def _closure(self, pair: tuple[int, int]) -> LoopClosure:
+        found = self._found[pair]
+        reason = found.reason
+        if pair in self._rejected:
+            reason = "rejected by request"
+        elif found.verdict:
+            reason = self._objections.get(pair, reason)
+        return LoopClosure(
+            *pair,
+            found.closure.T_target_source,
+            found.closure.covariance,
+            found.probability,
+            found.overlap,
+            self._accepted(pair),
+            reason,
+        )
+
+    def _accepted(self, pair: tuple[int, int]) -> bool:
+        return self._found[pair].verdict and pair not in self._rejected and pair not in self._objections
+
+    # ------------------------------------------------ where submaps are, before they are compared
+
+    def _place(self, station: Station, before: Station | None) -> None:
+        """The pose of a new submap until a closure says more: odometry from the corrected one before it."""
+        correction = np.eye(4) if before is None else self.correction(before.id)
+        self._poses[station.id] = correction @ station.T_odom_submap
+        self._anchors[station.id] = station.id if before is None else self._anchors[before.id]
+        name = str(station.id)
+        self._odometry.poses[name] = station.T_odom_submap
+        self._odometry.distances[name] = station.driven
+        self._odometry.drives[name] = station.drive
+
+    def _priors(self, station: Station) -> dict[int, PosePrior]:
+        """What the graph knows of a new submap's pose in each earlier one that odometry or closures lead to."""
+        T_map_source = self._poses[station.id]
+        return {
+            id: PosePrior(
+                inverse(self._poses[id]) @ T_map_source, self._drift.covariance(max(path, LEAST_PATH))
+            )
+            for id, path in self._paths_from(station.id).items()
+            if id != station.id
+        }
+
+    def _not_compared(self, station: Station, priors: Mapping[int, PosePrior]) -> set[str]:
+        """Names of submaps that are too near along the way, or surely too far apart to share any ground."""
+        out = set()
+        for id, prior in priors.items():
+            other = self._stations[id]
+            near = other.drive == station.drive and station.driven - other.driven < self.config.min_path
+            apart = float(np.hypot(*prior.T_target_source[:2, 3])) - station.radius - other.radius
+            if near or apart > REACH_STDS * np.sqrt(prior.covariance[0, 0]):
+                out.add(other.name)
+        return out
+
+    def _paths_from(self, id: int) -> dict[int, float]:
+        """Metres of way from one submap to each that is joined to it, along odometry and accepted closures.
+
+        A closure counts as the way after which odometry would be as uncertain.
+        """
+        neighbours: dict[int, list[tuple[int, float]]] = {known: [] for known in self._stations}
+        last: dict[int, Station] = {}
+        edges = []
+        for station in self._stations.values():
+            if station.drive in last:
+                before = last[station.drive]
+                edges.append((before.id, station.id, station.driven - before.driven))
+            last[station.drive] = station
+        for pair in self._found:
+            if self._accepted(pair):
+                variance = float(np.linalg.eigvalsh(self._found[pair].closure.covariance[:3, :3])[-1])
+                edges.append((*pair, variance / self._drift.position_std**2))
+        for a, b, length in edges:
+            neighbours[a].append((b, length))
+            neighbours[b].append((a, length))
+        paths: dict[int, float] = {}
+        waiting = [(0.0, id)]
+        while waiting:
+            path, here = heapq.heappop(waiting)
+            if here in paths:
+                continue
+            paths[here] = path
+            for there, length in neighbours[here]:
+                if there not in paths:
+                    heapq.heappush(waiting, (path + length, there))
+        return paths
+
+    def _last_of_drive(self, drive: int) -> Station | None:
+        return next((s for s in reversed(self._stations.values()) if s.drive == drive), None)
+
+    def _drive(self, drive: int) -> list[Station]:
+        return [station for station in self._stations.values() if station.drive == drive]
+
+    def _with_surface(self, station: Station, maps: Callable[[int], GPGMap] | None) -> Station:
+        """Put the surface of a submap into the database again; the station says why where that is not possible."""
+        if maps is None:
+            return replace(station, skipped="its map was not kept with the closures")
+        try:
+            self.database.add(station.name, maps(station.id))
+        except (ValueError, OSError) as error:
+            return replace(station, skipped=str(error))
+        return station
