@@ -81,7 +81,7 @@ def described(name: str, layer: NDArray[Any]) -> dict[str, Any]:
         "logarithmic": style.logarithmic,
         "shaded": style.shaded,
         "limits": [0.0, 1.0] if name == "traversability" else list(limits(layer, style)),
-        "colours": "".join(f"{r:02x}{g:02x}{b:02x}" for r, g, b in colour_table(style.colours)),
+        "colours": "".join(f"{r:02x}{g:02x}{b:02x}" for r, g, b in colour_table(style)),
         **encoded(layer),
     }
 
@@ -119,11 +119,11 @@ def track_of(name: str, kind: str, trajectory: Trajectory) -> dict[str, Any]:
 def closure_views(
     closures: Iterable[Any], poses: Mapping[int, Array], map_of: Callable[[int], GPGMap | None]
 ) -> list[dict[str, Any]]:
-    """The closures for the page, accepted ones first, with pictures of both submaps in the earlier one's frame.
+    """The closures for the page, accepted ones first, longest loops first, with pictures in the earlier submap's frame.
 
     closures: LoopClosure; poses: T_map_submap, corrected; map_of: the map of a submap by its number
     """
-    order = sorted(closures, key=lambda item: (not item.accepted, -item.probability, item.b, item.a))
+    order = sorted(closures, key=lambda item: (not item.accepted, item.a - item.b, -item.probability))
     views = []
     for number, item in enumerate(order):
         view = {

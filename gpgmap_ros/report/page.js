@@ -54,10 +54,10 @@ function relief(elevation, rows, columns, cell) {
   for (let y = 1; y < rows - 1; y++) {
     for (let x = 1; x < columns - 1; x++) {
       const k = y * columns + x;
-      const gx = (1.5 * (elevation[k + 1] - elevation[k - 1])) / (2 * cell);
-      const gy = (1.5 * (elevation[k + columns] - elevation[k - columns])) / (2 * cell);
+      const gx = (1.2 * (elevation[k + 1] - elevation[k - 1])) / (2 * cell);
+      const gy = (1.2 * (elevation[k + columns] - elevation[k - columns])) / (2 * cell);
       const shade = (lz - gx * lx - gy * ly) / Math.sqrt(1 + gx * gx + gy * gy);
-      if (!Number.isNaN(shade)) light[k] = Math.max(0.15, 1 + 0.8 * (shade / lz - 1));
+      if (!Number.isNaN(shade)) light[k] = Math.max(0.35, 1 + 0.75 * (shade / lz - 1));
     }
   }
   return light;

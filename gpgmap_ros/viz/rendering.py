@@ -18,12 +18,14 @@ Pixels = NDArray[np.uint8]
 UNKNOWN = (209, 209, 206)
 LIGHT_AZIMUTH, LIGHT_ALTITUDE = np.deg2rad(315.0), np.deg2rad(45.0)
 """The light comes from the north-west, as on every map."""
+DARKEST = 0.35
+"""Of the light on level ground: a wall in the shade keeps a colour."""
 PERCENTILES = (0.5, 99.5)
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a layer is shown. colours: a colour map of matplotlib; unit and factor: of the numbers shown
+    """How a layer is shown. colours: a colour map of matplotlib, its part `span`; unit, factor: of the numbers shown
     zero: the scale begins at zero; symmetric: zero in the middle; logarithmic: the scale is; shaded: with relief"""
 
     title: str
@@ -34,10 +36,11 @@ class Style:
     symmetric: bool = False
     logarithmic: bool = False
     shaded: bool = False
+    span: tuple[float, float] = (0.0, 1.0)
 
 
 STYLES = {
-    "elevation": Style("Elevation", "m", "gist_earth", shaded=True),
+    "elevation": Style("Elevation", "m", "gist_earth", shaded=True, span=(0.32, 0.97)),
     "standard_deviation": Style("Uncertainty (1 σ)", "m", "magma", logarithmic=True),
     "gradient_magnitude": Style("Gradient", "m/m", "viridis", zero=True),
     "slope": Style("Slope", "°", "cividis", factor=180.0 / np.pi, zero=True),
@@ -49,11 +52,11 @@ STYLES = {
 
 
 @lru_cache(maxsize=16)
-def colour_table(name: str) -> Pixels:
-    """(256, 3) of a colour map of matplotlib."""
+def colour_table(style: Style) -> Pixels:
+    """(256, 3) of a colour map of matplotlib. The blue and white ends of an atlas's would look like sea and snow."""
     from matplotlib import colormaps
 
-    return np.round(255.0 * colormaps[name](np.linspace(0.0, 1.0, 256))[:, :3]).astype(np.uint8)
+    return np.round(255.0 * colormaps[style.colours](np.linspace(*style.span, 256))[:, :3]).astype(np.uint8)
 
 
 def limits(values: Layer, style: Style) -> tuple[float, float]:
@@ -81,12 +84,12 @@ def coloured(values: Layer, style: Style, ends: tuple[float, float] | None = Non
         else:
             share = (values - low) / (high - low)
         index = np.nan_to_num(255.0 * np.clip(share, 0.0, 1.0)).astype(np.uint8)
-    pixels = colour_table(style.colours)[index]
+    pixels = colour_table(style)[index]
     pixels[~np.isfinite(values)] = UNKNOWN
     return pixels
 
 
-def shade(gradient_x: Layer, gradient_y: Layer, exaggeration: float = 1.5) -> Layer:
+def shade(gradient_x: Layer, gradient_y: Layer, exaggeration: float = 1.2) -> Layer:
     """Lambert shading (rows, columns) in [0, 1] from the GP's own gradients: no differences of noisy heights."""
     gx, gy = exaggeration * gradient_x, exaggeration * gradient_y
     light = np.array(
@@ -102,7 +105,7 @@ def shade(gradient_x: Layer, gradient_y: Layer, exaggeration: float = 1.5) -> La
 def shaded(pixels: Pixels, light: Layer, strength: float = 0.75) -> Pixels:
     """Pixels darkened by the shade; flat ground keeps its colour."""
     flat = np.sin(LIGHT_ALTITUDE)
-    factor = 1.0 + strength * np.nan_to_num(light - flat) / flat
+    factor = np.maximum(1.0 + strength * np.nan_to_num(light - flat) / flat, DARKEST)
     return np.clip(pixels * factor[..., None], 0, 255).astype(np.uint8)
 
 
