@@ -12,6 +12,7 @@ from gpgmap_ros.config import Config, MappingConfig
 from gpgmap_ros.mapping import window
 from gpgmap_ros.mapping.cells import flat_cells
 from gpgmap_ros.mapping.gpgmap import GPGMap, gpgmap_of
+from gpgmap_ros.mapping.pseudo_points import PseudoPoints, condensed
 from gpgmap_ros.mapping.window import Blocks
 
 Array = NDArray[np.float64]
@@ -24,10 +25,12 @@ class ElevationMap:
     """Fuses points in a gravity-aligned frame. The points themselves are not kept.
 
     centre: x and y of the middle of the map; its edges are on whole cells of the frame.
+    mean: height that the relief is a deviation from; that of the first points unless given
     """
 
-    def __init__(self, config: MappingConfig, centre: ArrayLike) -> None:
+    def __init__(self, config: MappingConfig, centre: ArrayLike, mean: float | None = None) -> None:
         self.config = config
+        self._mean = mean
         self._grid = grid_around(np.asarray(centre, dtype=np.float64), config)
         self._gp: GridGP | None = None
         self._posterior: GridPosterior | None = None
@@ -49,7 +52,7 @@ class ElevationMap:
             inside = flat_cells(self._grid, xyz[:, :2])[1]
             if not inside.any():
                 return 0
-            self._gp = self._process(float(np.median(xyz[inside, 2])))
+            self._gp = self._process(float(np.median(xyz[inside, 2])) if self._mean is None else self._mean)
         used = self._gp.update(xyz[:, :2], xyz[:, 2], variance).used
         if used:
             # a robot that stands for an hour must not end up with a map that nothing can change any more
@@ -91,6 +94,13 @@ class ElevationMap:
     def blocks(self) -> Blocks | None:
         """All that the map remembers; None before the first point."""
         return None if self._gp is None else window.blocks_of(self._gp)
+
+    def pseudo_points(self) -> PseudoPoints | None:
+        """Points that stand for all that the map remembers, in any frame; None before the first point."""
+        if self._gp is None:
+            return None
+        blocks = window.blocks_of(self._gp)
+        return condensed(blocks, window.surface_of(self._gp, blocks))
 
     def restore(self, blocks: Blocks | None, mean: float | None = None) -> None:
         """Remember `blocks`, and nothing else. ValueError where they were made with another length scale.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ from gpgmap_ros.config import Config, settings
 from gpgmap_ros.mapping.archive import ArchiveError, read_archive, read_values, write_archive
 from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import BASE
-from gpgmap_ros.mapping.submaps import Submap
+from gpgmap_ros.mapping.pseudo_points import PseudoPoints
+from gpgmap_ros.mapping.submaps import Submap, Track
 
 KIND = "submap"
+FORMAT = 2
+"""Of a submap's file. 1 had no statistics and no track: such a submap can be compared, but not stitched."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +79,7 @@ class SubmapStore:
         """Write a submap; it is on the disk when this returns. OSError where that fails: then nothing has changed."""
         path = self.folder / f"submap_{submap.id:06d}.npz"
         values = values_of(submap)
-        write_archive(path, KIND, values, {name: submap.gpgmap[name] for name in BASE})
+        write_archive(path, KIND, values, arrays_of(submap))
         info = info_from(path, values)
         self._infos[submap.id] = info
         self._next_id = max(self._next_id, submap.id + 1)
@@ -97,12 +101,44 @@ class SubmapStore:
         return Submap(
             info.id, info.session, info.T_map_submap, gpgmap,
             info.first_stamp, info.last_stamp, info.distance, info.ended_by,
+            *contents_from(path, int(values.get("format", 1)), arrays),
         )  # fmt: skip
+
+
+def arrays_of(submap: Submap) -> dict[str, NDArray[Any]]:
+    """Layers, track and statistics; single precision is a thousandth of a millimetre at thirty metres."""
+    arrays: dict[str, NDArray[Any]] = {name: submap.gpgmap[name] for name in BASE}
+    arrays["track_stamps"], arrays["track_poses"] = submap.track.stamps, submap.track.poses
+    if submap.points is not None:
+        arrays["points_xyz"] = submap.points.xyz.astype(np.float32)
+        arrays["points_variance"] = submap.points.variance.astype(np.float32)
+    return arrays
+
+
+def contents_from(
+    path: Path, version: int, arrays: Mapping[str, NDArray[Any]]
+) -> tuple[Track, PseudoPoints | None]:
+    """Track and statistics; neither is in a file of format 1. ArchiveError where they do not fit together."""
+    if version < 2:
+        return Track(), None
+    try:
+        track = Track(arrays["track_stamps"], arrays["track_poses"])
+        points = None
+        if "points_xyz" in arrays:
+            points = PseudoPoints(arrays["points_xyz"], arrays["points_variance"])
+    except KeyError as error:
+        raise ArchiveError(f"{path}: its {error} is missing") from error
+    if track.poses.shape != (len(track.stamps), 4, 4):
+        raise ArchiveError(f"{path}: its track has {len(track.stamps)} stamps and {track.poses.shape} poses")
+    if points is not None and (points.xyz.shape != (len(points), 3) or not (points.variance > 0.0).all()):
+        raise ArchiveError(f"{path}: its statistics are damaged")
+    return track, points
 
 
 def values_of(submap: Submap) -> dict[str, Any]:
     grid = submap.gpgmap.grid
     return {
+        "format": FORMAT,
         "id": submap.id,
         "session": submap.session,
         "T_map_submap": submap.T_map_submap.tolist(),
@@ -117,8 +153,12 @@ def values_of(submap: Submap) -> dict[str, Any]:
 
 
 def info_from(path: Path, values: dict[str, Any]) -> SubmapInfo:
-    """ArchiveError where a value is missing or makes no sense."""
+    """ArchiveError where a value is missing or makes no sense, or a later version wrote it."""
     try:
+        if int(values.get("format", 1)) > FORMAT:
+            raise ArchiveError(
+                f"{path}: a submap in format {values['format']}, this program reads up to {FORMAT}: update it"
+            )
         grid = values["grid"]
         return SubmapInfo(
             int(values["id"]),
@@ -131,5 +171,7 @@ def info_from(path: Path, values: dict[str, Any]) -> SubmapInfo:
             Grid(tuple(grid["origin"]), tuple(grid["shape"]), grid["resolution"]),
             path,
         )
+    except ArchiveError:
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise ArchiveError(f"{path}: its header is incomplete: {error}") from error

@@ -19,6 +19,7 @@ from gpgmap_ros.mapping.cells import flat_cells
 from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import BASE
+from gpgmap_ros.mapping.pseudo_points import PseudoPoints
 
 Array = NDArray[np.float64]
 
@@ -46,6 +47,7 @@ class Submap:
     first_stamp, last_stamp: of its clouds, nanoseconds
     distance: way driven in it, metres; ended_by: distance, angle, area, extent, or what the caller said
     track: the robot's poses while it was made
+    points: what stands for its statistics when it is stitched with others; None where that was not kept
     """
 
     id: int
@@ -57,6 +59,7 @@ class Submap:
     distance: float
     ended_by: str
     track: Track = field(default_factory=Track, repr=False)
+    points: PseudoPoints | None = field(default=None, repr=False)
 
 
 class SubmapBuilder:
@@ -124,6 +127,7 @@ class SubmapBuilder:
             id, self._session, self.T_map_submap, gpgmap,
             self._first_stamp, self._last_stamp, self._distance, ended_by,
             Track(np.array(self._stamps, dtype=np.int64), np.array(self._track).reshape(-1, 4, 4)),
+            self._map.pseudo_points(),
         )  # fmt: skip
 
     def _record(self, stamp: int, T_map_robot: Array) -> None:

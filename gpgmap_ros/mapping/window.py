@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gp_core.grid import Grid, GridGP
+from gp_core.grid.layers import MeanLayers
 from gp_core.grid.statistics import Statistics
 from gp_core.kernels import RBF
 
@@ -99,6 +100,26 @@ def forget(gp: GridGP, xy: Array) -> None:
     for array in s.arrays:
         array[at] = 0.0
     gp._changed[at] = True
+
+
+def surface_of(gp: GridGP, blocks: Blocks, count: int = 5) -> Array:
+    """(K, count, count) the posterior mean on each block as a polynomial: sum over a and b of out[a, b] t^a s^b.
+
+    Without `blocks.reference`; s and t run from -1 to 1 over the block along x and y.
+    """
+    s = gp._statistics
+    gp._solve()
+    nodes = -np.cos(np.pi * (np.arange(count) + 0.5) / count)
+    x, y = (
+        ((axis.first + np.arange(axis.count))[:, None] + 0.5 * (nodes + 1.0)).ravel() * axis.spacing
+        for axis in (s.x, s.y)
+    )
+    layers = MeanLayers(gp._means, y, x)
+    layers.draw(np.ones_like(gp._means.stale), gp._workers)
+    values = layers.layers[0, 0].reshape(s.y.count, count, s.x.count, count)
+    rows, columns = blocks.index[:, 0] - s.y.first, blocks.index[:, 1] - s.x.first
+    to_monomials = np.linalg.inv(np.vander(nodes, count, increasing=True))
+    return np.asarray(to_monomials @ values[rows, :, columns, :] @ to_monomials.T)
 
 
 def limit_weights(gp: GridGP, most: float) -> None:

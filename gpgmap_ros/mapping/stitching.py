@@ -1,0 +1,323 @@
+"""One map from many submaps under corrected poses: their statistics are fused again, not their pictures.
+
+Each submap keeps points that stand for its statistics (pseudo_points.py). Under a pose they are points like any others;
+a Gaussian process over all of them is the global map, with mean and variance as if every cloud had been fused at its
+corrected place. The map is solved in square tiles with a margin, so that memory is bounded whatever the extent: a tile
+knows the submaps that reach it and loads those alone.
+
+Heights are a deviation from the ground at large, a surface that is bilinear between nodes many length scales apart, so
+that hills of any height fit one prior and tiles join without a step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gp_core.grid import Grid
+from gpgmap_ros.config import Config
+from gpgmap_ros.geometry import apply
+from gpgmap_ros.mapping.elevation_map import ElevationMap
+from gpgmap_ros.mapping.gpgmap import LEAST_VARIANCE, GPGMap
+from gpgmap_ros.mapping.layers import BASE
+from gpgmap_ros.mapping.submap_store import SubmapStore
+from gpgmap_ros.mapping.submaps import Submap
+
+Array = NDArray[np.float64]
+
+TILE_CELLS, TILE_SCALES = 256, 60.0
+"""Cells and length scales along an edge of a tile, at most."""
+MARGIN_SCALES = 9.0
+"""Length scales beyond a tile from which points still count: as far as the engine itself looks."""
+GROUND_SCALES = 40.0
+"""Length scales between the nodes of the ground at large: about what a local map around the robot is wide."""
+MOST_CELLS = 16_000_000
+"""Of one map in memory, unless more are allowed: 400 MB with all base layers."""
+KEPT = 12
+"""Submaps whose points stay in memory from tile to tile."""
+
+
+class StitchError(ValueError):
+    """Submaps that can't be stitched: which, and what to do."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A submap in the global frame.
+
+    bounds: x_min, y_min, x_max, y_max of its known cells; stamp: of its newest data
+    """
+
+    id: int
+    T_map_submap: Array
+    bounds: tuple[float, float, float, float]
+    stamp: int
+    load: Callable[[], Submap]
+
+
+def stitch(
+    submaps: Iterable[Submap] | SubmapStore,
+    poses: Mapping[int, Array],
+    config: Config,
+    frame_id: str = "map",
+    resolution: float | None = None,
+    most_cells: int = MOST_CELLS,
+) -> GPGMap:
+    """The global map of the submaps that have a pose, in one piece.
+
+    submaps: finished ones, or the store that has them; poses: T_map_submap (4, 4) by number
+    config: prior and limits, as the submaps were made with
+    resolution: edge of a cell in metres, `mapping.resolution` unless given
+    most_cells: StitchError beyond it: take a coarser resolution, or tile by tile (`stitched_tiles`)
+    """
+    stitcher = Stitcher(submaps, poses, config, frame_id, resolution)
+    rows, columns = stitcher.grid.shape
+    if rows * columns > most_cells:
+        coarser = stitcher.grid.resolution * np.sqrt(rows * columns / most_cells)
+        raise StitchError(
+            f"the map would have {rows} x {columns} cells, more than {most_cells:,}: "
+            f"take cells of {coarser:.2g} m or more, or stitch tile by tile"
+        )
+    prior = config.mapping.relief_std**2
+    slope = prior / config.mapping.length_scale**2
+    empty = {"variance": prior, "gradient_x_variance": slope, "gradient_y_variance": slope}
+    layers = {name: np.full((rows, columns), empty.get(name, np.nan), dtype=np.float32) for name in BASE}
+    for tile in stitcher:
+        row, column = cells_between(stitcher.grid, tile.grid)
+        part = np.s_[row : row + tile.grid.shape[0], column : column + tile.grid.shape[1]]
+        for name in BASE:
+            layers[name][part] = tile[name]
+    return GPGMap(stitcher.grid, layers, frame_id, stitcher.stamp, config)
+
+
+def stitched_tiles(
+    submaps: Iterable[Submap] | SubmapStore,
+    poses: Mapping[int, Array],
+    config: Config,
+    frame_id: str = "map",
+    resolution: float | None = None,
+) -> Iterator[GPGMap]:
+    """The same map piece by piece, for any extent: the tiles in which something is known, row by row from the south."""
+    yield from Stitcher(submaps, poses, config, frame_id, resolution)
+
+
+class Stitcher:
+    """What the tiles of one global map share.
+
+    grid: cells of the whole map; stamp: of the newest data in it
+    """
+
+    def __init__(
+        self,
+        submaps: Iterable[Submap] | SubmapStore,
+        poses: Mapping[int, Array],
+        config: Config,
+        frame_id: str = "map",
+        resolution: float | None = None,
+    ) -> None:
+        self._config, self._frame_id = config, frame_id
+        self._parts = list(parts_of(submaps, poses))
+        if not self._parts:
+            raise StitchError("there is no submap with a pose to stitch")
+        self._cache: OrderedDict[int, tuple[Array, Array]] = OrderedDict()
+        bounds = np.array([part.bounds for part in self._parts])
+        low, high = bounds[:, :2].min(axis=0), bounds[:, 2:].max(axis=0)
+        edge = resolution or config.mapping.resolution
+        first, last = np.floor(low / edge).astype(int), np.ceil(high / edge).astype(int)
+        shape = (max(int(last[1] - first[1]), 1), max(int(last[0] - first[0]), 1))
+        self.grid = Grid((float(first[0] * edge), float(first[1] * edge)), shape, edge)
+        self.stamp = max(part.stamp for part in self._parts)
+        self._tile_cells = max(1, min(TILE_CELLS, int(TILE_SCALES * config.mapping.length_scale / edge)))
+        self._ground: Ground | None = None
+
+    def __iter__(self) -> Iterator[GPGMap]:
+        if self._ground is None:
+            spacing = GROUND_SCALES * self._config.mapping.length_scale
+            self._ground = Ground((self._points(part)[0] for part in self._parts), self.grid, spacing)
+        touched = self._touched()
+        for row, column in sorted(touched):
+            tile = self._tile(self._tile_grid(row, column), touched[row, column], self._ground)
+            if tile is not None:
+                yield tile
+
+    def _touched(self) -> dict[tuple[int, int], list[Part]]:
+        """The tiles, by row and column, that submaps reach, with those submaps."""
+        edge = self._tile_cells * self.grid.resolution
+        reach = MARGIN_SCALES * self._config.mapping.length_scale
+        most = (np.array(self.grid.shape[::-1]) - 1) // self._tile_cells
+        out: dict[tuple[int, int], list[Part]] = {}
+        for part in self._parts:
+            bounds = np.array(part.bounds).reshape(2, 2) - self.grid.origin + [[-reach], [reach]]
+            (left, bottom), (right, top) = np.clip(np.floor(bounds / edge).astype(int), 0, most)
+            for row in range(bottom, top + 1):
+                for column in range(left, right + 1):
+                    out.setdefault((row, column), []).append(part)
+        return out
+
+    def _tile_grid(self, row: int, column: int) -> Grid:
+        n, grid = self._tile_cells, self.grid
+        corner = (
+            grid.origin[0] + column * n * grid.resolution,
+            grid.origin[1] + row * n * grid.resolution,
+        )
+        shape = (min(n, grid.shape[0] - row * n), min(n, grid.shape[1] - column * n))
+        return Grid(corner, shape, grid.resolution)
+
+    def _tile(self, grid: Grid, parts: list[Part], ground: Ground) -> GPGMap | None:
+        """One tile of the submaps that reach it; None where none of their points does."""
+        mapping = self._config.mapping
+        margin = int(np.ceil(MARGIN_SCALES * mapping.length_scale / grid.resolution))
+        wide = Grid(
+            (grid.origin[0] - margin * grid.resolution, grid.origin[1] - margin * grid.resolution),
+            (grid.shape[0] + 2 * margin, grid.shape[1] + 2 * margin),
+            grid.resolution,
+        )
+        found = [self._points(part) for part in parts]
+        xyz, variance = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        x_min, y_min, x_max, y_max = wide.bounds
+        inside = (xyz[:, 0] >= x_min) & (xyz[:, 0] < x_max) & (xyz[:, 1] >= y_min) & (xyz[:, 1] < y_max)
+        if not inside.any():
+            return None
+        xyz, variance = xyz[inside], variance[inside]
+        size = {"size_x": wide.shape[1] * wide.resolution, "size_y": wide.shape[0] * wide.resolution}
+        elevation_map = ElevationMap(
+            dataclasses.replace(mapping, resolution=grid.resolution, **size),
+            centre=(0.5 * (x_min + x_max), 0.5 * (y_min + y_max)),
+            mean=0.0,
+        )
+        elevation_map.add(np.column_stack([xyz[:, :2], xyz[:, 2] - ground.height(xyz[:, :2])]), variance)
+        posterior = elevation_map.posterior()
+        core = np.s_[margin : margin + grid.shape[0], margin : margin + grid.shape[1]]
+        unknown = elevation_map.unknown(posterior)[core]
+        at = grid.centers.reshape(-1, 2)
+        mean = posterior.mean[core] + ground.height(at).reshape(grid.shape)
+        gradient = posterior.gradient[core] + ground.gradient(at).reshape(*grid.shape, 2)
+        layers = {
+            "elevation": np.where(unknown, np.nan, mean),
+            "variance": np.maximum(posterior.variance[core], LEAST_VARIANCE),
+        }
+        for k, axis in enumerate("xy"):
+            layers[f"gradient_{axis}"] = np.where(unknown, np.nan, gradient[..., k])
+            layers[f"gradient_{axis}_variance"] = np.maximum(
+                posterior.gradient_variance[core][..., k], LEAST_VARIANCE
+            )
+        layers = {name: layer.astype(np.float32) for name, layer in layers.items()}
+        return GPGMap(grid, layers, self._frame_id, self.stamp, self._config)
+
+    def _points(self, part: Part) -> tuple[Array, Array]:
+        """Points (N, 3) of a submap in the global frame and their variances (N,)."""
+        if part.id in self._cache:
+            self._cache.move_to_end(part.id)
+            return self._cache[part.id]
+        points = part.load().points
+        if points is None:
+            raise StitchError(
+                f"submap {part.id} was written by an earlier version, without its statistics: it can't be stitched"
+            )
+        xyz = apply(part.T_map_submap, points.xyz.astype(np.float64))
+        self._cache[part.id] = xyz, points.variance.astype(np.float64)
+        if len(self._cache) > KEPT:
+            self._cache.popitem(last=False)
+        return self._cache[part.id]
+
+
+class Ground:
+    """The ground at large: mean heights at the nodes of a lattice, bilinear between them.
+
+    clouds: points (N, 3) of the whole map; spacing: of the lattice
+    """
+
+    def __init__(self, clouds: Iterable[Array], grid: Grid, spacing: float) -> None:
+        x_min, y_min, x_max, y_max = grid.bounds
+        self._origin, self._spacing = np.array([x_min, y_min]) - spacing, spacing
+        shape = tuple(
+            int(np.ceil((high - low) / spacing)) + 4 for low, high in ((y_min, y_max), (x_min, x_max))
+        )
+        weights, heights = np.zeros(shape), np.zeros(shape)
+        for xyz in clouds:
+            for row, column, share in self._corners(xyz[:, :2], shape):
+                np.add.at(weights, (row, column), share)
+                np.add.at(heights, (row, column), share * xyz[:, 2])
+        self._nodes = filled(heights, weights)
+
+    def height(self, xy: Array) -> Array:
+        """(N,) at positions (N, 2)."""
+        return sum(  # type: ignore[return-value]
+            share * self._nodes[row, column] for row, column, share in self._corners(xy, self._nodes.shape)
+        )
+
+    def gradient(self, xy: Array) -> Array:
+        """(N, 2) of it."""
+        (row, column), (s, t) = self._locate(xy, self._nodes.shape)
+        z = self._nodes
+        south, north = z[row, column + 1] - z[row, column], z[row + 1, column + 1] - z[row + 1, column]
+        west, east = z[row + 1, column] - z[row, column], z[row + 1, column + 1] - z[row, column + 1]
+        return np.column_stack([(1.0 - t) * south + t * north, (1.0 - s) * west + s * east]) / self._spacing
+
+    def _locate(self, xy: Array, shape: tuple[int, ...]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        u = (xy - self._origin) / self._spacing
+        column = np.clip(np.floor(u[:, 0]).astype(int), 0, shape[1] - 2)
+        row = np.clip(np.floor(u[:, 1]).astype(int), 0, shape[0] - 2)
+        return (row, column), (u[:, 0] - column, u[:, 1] - row)
+
+    def _corners(self, xy: Array, shape: tuple[int, ...]) -> Iterator[tuple[Array, Array, Array]]:
+        (row, column), (s, t) = self._locate(xy, shape)
+        for dy, share_y in ((0, 1.0 - t), (1, t)):
+            for dx, share_x in ((0, 1.0 - s), (1, s)):
+                yield row + dy, column + dx, share_x * share_y
+
+
+def filled(heights: Array, weights: Array) -> Array:
+    """Mean heights; a node without any gets the mean of its neighbours, and so on outwards."""
+    out = np.divide(heights, weights, out=np.zeros_like(heights), where=weights > 0.0)
+    known = weights > 0.0
+    while not known.all():
+        sums, count = np.zeros_like(out), np.zeros_like(out)
+        padded, mask = np.pad(out * known, 1), np.pad(known, 1)
+        for dy, dx in ((0, 1), (2, 1), (1, 0), (1, 2)):
+            part = np.s_[dy : dy + out.shape[0], dx : dx + out.shape[1]]
+            sums, count = sums + padded[part], count + mask[part]
+        new = ~known & (count > 0)
+        out[new] = sums[new] / count[new]
+        known |= new
+    return out
+
+
+def parts_of(submaps: Iterable[Submap] | SubmapStore, poses: Mapping[int, Array]) -> Iterator[Part]:
+    """The submaps that have a pose, without their points."""
+    if isinstance(submaps, SubmapStore):
+        for info in submaps.infos():
+            if info.id in poses:
+                load = _loader(submaps, info.id)
+                yield Part(
+                    info.id, poses[info.id], moved_bounds(info.grid, poses[info.id]), info.last_stamp, load
+                )
+        return
+    for submap in submaps:
+        if submap.id in poses:
+            T = poses[submap.id]
+            bounds = moved_bounds(submap.gpgmap.grid, T)
+            yield Part(submap.id, T, bounds, submap.last_stamp, lambda submap=submap: submap)
+
+
+def _loader(store: SubmapStore, id: int) -> Callable[[], Submap]:
+    return lambda: store.load(id)
+
+
+def moved_bounds(grid: Grid, T: Array) -> tuple[float, float, float, float]:
+    """x_min, y_min, x_max, y_max of a grid under a pose."""
+    x_min, y_min, x_max, y_max = grid.bounds
+    corners = np.array([[x, y, 0.0] for x in (x_min, x_max) for y in (y_min, y_max)])
+    xy = apply(T, corners)[:, :2]
+    return (*map(float, xy.min(axis=0)), *map(float, xy.max(axis=0)))  # type: ignore[return-value]
+
+
+def cells_between(outer: Grid, inner: Grid) -> tuple[int, int]:
+    """Row and column of the inner grid's first cell in the outer one."""
+    off = np.round((np.array(inner.origin) - outer.origin) / outer.resolution).astype(int)
+    return int(off[1]), int(off[0])

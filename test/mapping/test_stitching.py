@@ -1,0 +1,286 @@
+"""The global map from submaps' statistics: as good as mapping everything at once, and mended when poses are."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from gpgmap_ros.config import Config, MappingConfig, SubmapConfig
+from gpgmap_ros.geometry import apply, inverse
+from gpgmap_ros.mapping import (
+    ArchiveError,
+    ElevationMap,
+    StitchError,
+    SubmapStore,
+    stitch,
+    stitched_tiles,
+    stitching,
+)
+from gpgmap_ros.mapping.archive import read_archive, write_archive
+from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder
+
+Array = NDArray[np.float64]
+
+CONFIG = Config(
+    mapping=MappingConfig(resolution=0.1, length_scale=0.5, relief_std=0.3, finest_std=0.001),
+    submap=SubmapConfig(size=8.0),
+)
+NOISE = 0.03
+PLACES = {0: (0.0, 0.0, 0.3), 1: (2.4, 0.7, 1.4), 2: (4.4, 2.6, 2.5)}
+"""x, y and heading of the submaps."""
+
+
+def terrain(xy: Array, seed: int = 3, count: int = 300) -> Array:
+    """Relief as the prior imagines it: RBF with the configured scale, by random Fourier features."""
+    rng = np.random.default_rng(seed)
+    mapping = CONFIG.mapping
+    frequency = rng.normal(size=(count, 2)) / mapping.length_scale
+    phase = rng.uniform(0.0, 2.0 * np.pi, count)
+    return mapping.relief_std * np.sqrt(2.0 / count) * np.cos(xy @ frequency.T + phase).sum(axis=1)
+
+
+def pose(x: float, y: float, yaw: float, z: float = 0.8, roll: float = 0.0, pitch: float = 0.0) -> Array:
+    T = np.eye(4)
+    T[:3, :3] = Rotation.from_euler("ZYX", [yaw, pitch, roll]).as_matrix()
+    T[:3, 3] = x, y, z
+    return T
+
+
+def cloud(centre: tuple[float, float], seed: int, half: float = 2.5, count: int = 9000) -> Array:
+    """Points of the world around a place, with noise."""
+    rng = np.random.default_rng(seed)
+    xy = rng.uniform(-half, half, (count, 2)) + centre
+    return np.column_stack([xy, terrain(xy) + rng.normal(scale=NOISE, size=count)])
+
+
+def submap_at(id: int, T_world_submap: Array, points: Array, config: Config = CONFIG) -> Submap:
+    """What the robot makes of the points when it thinks that its frame stands upright at its own origin."""
+    builder = SubmapBuilder(config, np.eye(4), stamp=10 + id, session=10)
+    builder.add(apply(inverse(T_world_submap), points), np.full(len(points), NOISE**2), np.eye(4), 10 + id)
+    submap = builder.finished(id, "request")
+    assert submap is not None
+    return submap
+
+
+@pytest.fixture(scope="module")
+def poses() -> dict[int, Array]:
+    return {
+        id: pose(x, y, yaw, z=0.5 + 0.2 * id, roll=0.02, pitch=-0.015) for id, (x, y, yaw) in PLACES.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def submaps(poses: dict[int, Array]) -> list[Submap]:
+    return [submap_at(id, T, cloud(PLACES[id][:2], id)) for id, T in poses.items()]
+
+
+@pytest.fixture(scope="module")
+def stitched(submaps: list[Submap], poses: dict[int, Array]) -> stitching.GPGMap:
+    return stitch(submaps, poses, CONFIG)
+
+
+def all_at_once(grid: stitching.Grid) -> ElevationMap:
+    """Every point in one map on the same cells."""
+    size = {"size_x": grid.shape[1] * grid.resolution, "size_y": grid.shape[0] * grid.resolution}
+    x_min, y_min, x_max, y_max = grid.bounds
+    whole = ElevationMap(
+        dataclasses.replace(CONFIG.mapping, **size), (0.5 * (x_min + x_max), 0.5 * (y_min + y_max)), mean=0.0
+    )
+    points = np.concatenate([cloud(place[:2], id) for id, place in PLACES.items()])
+    whole.add(points, np.full(len(points), NOISE**2))
+    return whole
+
+
+def test_it_equals_mapping_everything_at_once(stitched: stitching.GPGMap) -> None:
+    whole = all_at_once(stitched.grid)
+    np.testing.assert_allclose(whole.grid.origin, stitched.grid.origin, atol=1e-9)
+    posterior = whole.posterior()
+    known = ~whole.unknown(posterior) & stitched.known
+    assert known.sum() > 0.97 * (~whole.unknown(posterior)).sum()
+    error = (stitched["elevation"] - posterior.mean)[known] / np.sqrt(posterior.variance[known])
+    assert np.sqrt(np.mean(error**2)) < 0.12
+    assert np.percentile(np.abs(error), 99) < 0.45
+    ratio = stitched["variance"][known] / posterior.variance[known]
+    assert 0.97 < np.median(ratio) < 1.03
+    assert np.percentile(ratio, 5) > 0.9
+    slope = (stitched["gradient_x"] - posterior.gradient[..., 0])[known]
+    assert np.sqrt(np.mean(slope**2 / posterior.gradient_variance[..., 0][known])) < 0.15
+    # and the truth is where both say it is
+    x, y = np.meshgrid(stitched.grid.x, stitched.grid.y)
+    truth = terrain(np.column_stack([x.ravel(), y.ravel()])).reshape(x.shape)
+    inner = stitched["variance"] < 0.01**2
+    assert inner.sum() > 1000
+    z = (stitched["elevation"] - truth)[inner] / np.sqrt(stitched["variance"][inner])
+    assert 0.7 < np.sqrt(np.mean(z**2)) < 1.4
+
+
+def test_a_corrected_pose_mends_the_map(
+    submaps: list[Submap], poses: dict[int, Array], stitched: stitching.GPGMap
+) -> None:
+    drifted = dict(poses)
+    drifted[2] = pose(0.5, -0.3, 0.06, z=0.1) @ poses[2]
+    wrong = stitch(submaps, drifted, CONFIG)
+
+    def error(gpgmap: stitching.GPGMap) -> float:
+        x, y = np.meshgrid(gpgmap.grid.x, gpgmap.grid.y)
+        near = gpgmap.known & (np.hypot(x - 4.0, y - 2.5) < 1.5)
+        truth = terrain(np.column_stack([x.ravel(), y.ravel()])).reshape(x.shape)
+        return float(np.sqrt(np.mean((gpgmap["elevation"] - truth)[near] ** 2)))
+
+    assert error(wrong) > 0.08
+    assert error(stitched) < 0.012
+
+
+def test_tiles_join_without_a_step_on_a_hillside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slope of a quarter, seven times the prior's standard deviation high: cut small, it is the same map."""
+    rng = np.random.default_rng(5)
+    xy = rng.uniform(-4.0, 4.0, (30000, 2))
+    hill = np.column_stack([xy, terrain(xy) + 0.25 * xy[:, 0] + rng.normal(scale=NOISE, size=len(xy))])
+    submap = submap_at(0, np.eye(4), hill)
+    whole = stitch([submap], {0: np.eye(4)}, CONFIG)
+    monkeypatch.setattr(stitching, "TILE_CELLS", 23)
+    tiles = list(stitched_tiles([submap], {0: np.eye(4)}, CONFIG))
+    assert len(tiles) == 16
+    cut = stitch([submap], {0: np.eye(4)}, CONFIG)
+    assert cut.grid == whole.grid
+    inner = whole.known & cut.known & (whole["variance"] < 0.02**2)
+    assert inner.sum() > 0.8 * whole.known.size
+    error = (cut["elevation"] - whole["elevation"])[inner] / np.sqrt(whole["variance"][inner])
+    assert np.percentile(np.abs(error), 99) < 0.02
+    np.testing.assert_allclose(np.mean(cut["gradient_x"][inner]), 0.25, atol=0.03)
+
+
+def test_only_the_submaps_with_a_pose_are_stitched(submaps: list[Submap], poses: dict[int, Array]) -> None:
+    one = stitch(submaps, {1: poses[1]}, CONFIG)
+    assert one.known.sum() < 0.6 * stitch(submaps, poses, CONFIG).known.sum()
+    assert one.stamp == submaps[1].last_stamp
+    with pytest.raises(StitchError, match="no submap with a pose"):
+        stitch(submaps, {}, CONFIG)
+
+
+def test_a_map_that_is_too_large_is_refused_with_the_remedy(
+    submaps: list[Submap], poses: dict[int, Array]
+) -> None:
+    far = dict(poses) | {2: pose(5000.0, 4000.0, 0.0)}
+    with pytest.raises(StitchError, match=r"cells of 1\.\d m or more, or stitch tile by tile"):
+        stitch(submaps, far, CONFIG)
+    # tile by tile it does, and only where there is something
+    tiles = list(stitched_tiles(submaps, far, CONFIG))
+    assert 2 <= len(tiles) <= 8
+    assert any(tile.known[0].any() or tile.known.any() for tile in tiles)
+    coarse = stitch(submaps, far, CONFIG, resolution=4.0)
+    assert coarse.grid.resolution == 4.0
+    assert coarse.known.any()
+
+
+def test_memory_holds_a_few_submaps_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SubmapStore(tmp_path, CONFIG)
+    poses = {}
+    for id in range(6):
+        place = (2.0 * id, 0.0)
+        poses[id] = pose(*place, 0.1)
+        store.add(submap_at(id, poses[id], cloud(place, id, half=1.5, count=1500)))
+    monkeypatch.setattr(stitching, "KEPT", 2)
+    monkeypatch.setattr(stitching, "TILE_CELLS", 30)
+    stitcher = stitching.Stitcher(store, poses, CONFIG)
+    tiles = 0
+    for _ in stitcher:
+        tiles += 1
+        assert len(stitcher._cache) <= 2
+    assert tiles >= 5
+
+
+# ------------------------------------------------ the points that stand for the statistics
+
+
+def test_points_keep_weight_centre_spread_and_mean_height() -> None:
+    config = dataclasses.replace(CONFIG.mapping, size_x=4.0, size_y=4.0)
+    elevation_map = ElevationMap(config, (0.0, 0.0))
+    points = cloud((0.0, 0.0), 1, half=1.9, count=4000)
+    points[:, :2] = np.where(points[:, :1] > 0.5, points[:, :2] * 0.5, points[:, :2])  # crowded in places
+    variance = np.random.default_rng(2).uniform(0.5, 2.0, len(points)) * NOISE**2
+    elevation_map.add(points, variance)
+    blocks, pseudo = elevation_map.blocks(), elevation_map.pseudo_points()
+    assert blocks is not None
+    assert pseudo is not None
+    assert len(pseudo) <= 9 * len(blocks.index)
+    assert (pseudo.variance > 0.0).all()
+    for of in (
+        lambda x, y, z: np.ones_like(x),
+        lambda x, y, z: x,
+        lambda x, y, z: y,
+        lambda x, y, z: x * x,
+        lambda x, y, z: x * y,
+        lambda x, y, z: z,
+        lambda x, y, z: z * x,
+    ):
+        true, kept = np.sum(of(*points.T) / variance), np.sum(of(*pseudo.xyz.T) / pseudo.variance)
+        assert abs(kept - true) < 1e-3 * np.sum(np.abs(of(*points.T)) / variance)
+
+
+@pytest.mark.parametrize(
+    "xy",
+    [
+        [[0.31, 0.12]],
+        [[0.31, 0.12], [0.31, 0.12]],
+        [[0.31, 0.12], [0.36, 0.17]],
+        [[0.30, 0.10], [0.33, 0.10], [0.36, 0.10], [0.39, 0.10]],
+    ],
+)
+def test_a_few_points_stay_where_they_are(xy: list[list[float]]) -> None:
+    config = dataclasses.replace(CONFIG.mapping, size_x=2.0, size_y=2.0)
+    elevation_map = ElevationMap(config, (0.0, 0.0))
+    points = np.column_stack([xy, np.linspace(0.1, 0.2, len(xy))])
+    elevation_map.add(points, np.full(len(xy), NOISE**2))
+    pseudo = elevation_map.pseudo_points()
+    assert pseudo is not None
+    assert np.isfinite(pseudo.xyz).all()
+    low, high = points[:, :2].min(axis=0) - 0.01, points[:, :2].max(axis=0) + 0.01
+    assert ((pseudo.xyz[:, :2] >= low) & (pseudo.xyz[:, :2] <= high)).all()
+    np.testing.assert_allclose((1.0 / pseudo.variance).sum(), len(xy) / NOISE**2, rtol=1e-4)
+    again = ElevationMap(config, (0.0, 0.0), mean=float(np.median(points[:, 2])))
+    again.add(pseudo.xyz, pseudo.variance)
+    one, other = elevation_map.posterior(), again.posterior()
+    np.testing.assert_allclose(other.mean, one.mean, atol=0.1 * NOISE)
+
+
+def test_nothing_is_nothing() -> None:
+    assert ElevationMap(CONFIG.mapping, (0.0, 0.0)).pseudo_points() is None
+
+
+# ------------------------------------------------ files
+
+
+def test_the_store_keeps_statistics_and_track(tmp_path: Path, submaps: list[Submap]) -> None:
+    store = SubmapStore(tmp_path, CONFIG)
+    store.add(submaps[0])
+    loaded = store.load(0)
+    assert loaded.points is not None
+    assert submaps[0].points is not None
+    np.testing.assert_allclose(loaded.points.xyz, submaps[0].points.xyz, atol=1e-6)
+    np.testing.assert_array_equal(loaded.track.stamps, [10])
+    np.testing.assert_allclose(loaded.track.poses, [np.eye(4)])
+
+
+def test_files_of_an_earlier_version_are_read_but_not_stitched(tmp_path: Path, submaps: list[Submap]) -> None:
+    store = SubmapStore(tmp_path, CONFIG)
+    path = store.add(submaps[0]).path
+    values, arrays = read_archive(path, "submap")
+    del values["format"]
+    kept = {name: array for name, array in arrays.items() if not name.startswith(("points", "track"))}
+    write_archive(path, "submap", values, kept)
+    old = SubmapStore(tmp_path, CONFIG)
+    assert old.load(0).points is None
+    assert len(old.load(0).track.stamps) == 0
+    with pytest.raises(StitchError, match="submap 0 was written by an earlier version"):
+        stitch(old, {0: np.eye(4)}, CONFIG)
+    write_archive(path, "submap", values | {"format": 3}, arrays)
+    assert "format 3, this program reads up to 2" in SubmapStore(tmp_path, CONFIG).damaged[path.name]
+    write_archive(path, "submap", values | {"format": 2}, kept)
+    with pytest.raises(ArchiveError, match="missing"):
+        SubmapStore(tmp_path, CONFIG).load(0)
