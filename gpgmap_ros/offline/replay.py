@@ -24,7 +24,8 @@ from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
 from gpgmap_ros.io.recordings import Decoder, Message, Recording
 from gpgmap_ros.io.trajectory import Trajectory
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.stitching import stitch
+from gpgmap_ros.mapping.stitching import MOST_CELLS, Stitcher, stitch
+from gpgmap_ros.mapping.submap_store import SubmapInfo
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.offline.choosing import Choice
 from gpgmap_ros.offline.poses import OdometryPoses, Poses, SensorPose, StillPoses, TfPoses, frame, nanoseconds
@@ -83,7 +84,8 @@ class Waiting:
 class Replay:
     """Maps one recording. `config` decides everything but where clouds and poses come from: that is `choice`.
 
-    tally: what happened so far; submaps: those finished; closer: their closures, None where those are off
+    tally: what happened so far; closer: closures between submaps, None where those are off
+    Finished submaps are in the folder `submaps` of `config.map_folder`, or in memory where that is not set.
     """
 
     def __init__(self, recording: Recording, choice: Choice, config: Config) -> None:
@@ -95,7 +97,7 @@ class Replay:
         self._stamps: list[int] = []
         self._track: list[Array] = []
         self.tally = Tally()
-        self.submaps: list[Submap] = []
+        self._in_memory: dict[int, Submap] = {}
         self.closer = LoopCloser(config.closure) if config.closure.enabled and config.submap.enabled else None
 
     @property
@@ -113,6 +115,17 @@ class Replay:
             self._drop(self._why_not(waiting), waiting)
         self._waiting.clear()
 
+    @property
+    def submaps(self) -> list[Submap] | list[SubmapInfo]:
+        """Those finished, oldest first."""
+        store = self._pipeline.submaps
+        return list(self._in_memory.values()) if store is None else store.infos()
+
+    def map_of(self, id: int) -> GPGMap:
+        """The map of a finished submap."""
+        store = self._pipeline.submaps
+        return self._in_memory[id].gpgmap if store is None else store.load(id).gpgmap
+
     def finish(self) -> GPGMap | None:
         """End the last submap and stitch all; the map, None where nothing was mapped."""
         submap = self._timed("fuse", self._pipeline.finish_submap, "end of the recording")
@@ -125,7 +138,17 @@ class Replay:
             poses |= self.closer.poses
             if self.closer.solver_error:
                 self.tally.warn(f"poses were not corrected: {self.closer.solver_error}")
-        return self._timed("stitch", stitch, self.submaps, poses, self._config)
+        return self._timed("stitch", self._stitched, poses)
+
+    def _stitched(self, poses: dict[int, Array]) -> GPGMap:
+        """One map of all submaps, in coarser cells where it would not fit into the memory."""
+        source = self._pipeline.submaps or list(self._in_memory.values())
+        rows, columns = Stitcher(source, poses, self._config).grid.shape
+        resolution = self._config.mapping.resolution
+        if rows * columns > MOST_CELLS:
+            resolution *= float(np.ceil(np.sqrt(rows * columns / MOST_CELLS)))
+            self.tally.warn(f"the whole map is written in cells of {resolution:g} m: finer ones would need too much memory")
+        return stitch(source, poses, self._config, self._config.map_frame, resolution)
 
     @property
     def odometry(self) -> Trajectory:
@@ -229,7 +252,8 @@ class Replay:
         return Step(waiting.stamp, waiting.time, pose, points, report, closures)
 
     def _close(self, submap: Submap) -> list[LoopClosure]:
-        self.submaps.append(submap)
+        if self._pipeline.submaps is None:
+            self._in_memory[submap.id] = submap
         return [] if self.closer is None else self._timed("close loops", self.closer.add, submap)
 
     def _timed(self, stage: str, function: Any, *arguments: Any) -> Any:

@@ -54,7 +54,6 @@ def write_results(
         write_map(folder, gpgmap, crs)
     summary = {**summary, **numbers(replay, gpgmap, odometry, corrected)}
     stage("report")
-    submaps = {item.id: item for item in replay.submaps}
     content = Content(
         title=summary["name"],
         subtitle=f"GPGMap report · {', '.join(summary['sources'])}",
@@ -62,7 +61,7 @@ def write_results(
         facts=facts(summary),
         map=layers_of(gpgmap) if gpgmap is not None else None,
         tracks=tracks(odometry, corrected, summary),
-        closures=closure_views(closures, poses, lambda id: submaps[id].gpgmap if id in submaps else None),
+        closures=closure_views(closures, poses, replay.map_of),
         submaps=[outline(item, poses.get(item.id, item.T_map_submap)) for item in replay.submaps],
         timings=[(name, round(value, 4)) for name, value in replay.tally.seconds.most_common()],
         fates=[(text, replay.tally.points[name]) for name, text in FATES.items() if replay.tally.points[name]],
@@ -203,7 +202,7 @@ def tracks(odometry: Trajectory, corrected: Trajectory, summary: dict[str, Any])
 
 
 def outline(submap: Any, T_map_submap: Array) -> dict[str, Any]:
-    x_min, y_min, x_max, y_max = submap.gpgmap.grid.bounds
+    x_min, y_min, x_max, y_max = (submap.grid if hasattr(submap, "grid") else submap.gpgmap.grid).bounds
     corners = np.array([[x_min, y_min], [x_max, y_min], [x_max, y_max], [x_min, y_max]])
     outline = corners @ T_map_submap[:2, :2].T + T_map_submap[:2, 3]
     x, y = T_map_submap[:2, 3]

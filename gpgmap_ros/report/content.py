@@ -117,7 +117,7 @@ def track_of(name: str, kind: str, trajectory: Trajectory) -> dict[str, Any]:
 
 
 def closure_views(
-    closures: Iterable[Any], poses: Mapping[int, Array], map_of: Callable[[int], GPGMap | None]
+    closures: Iterable[Any], poses: Mapping[int, Array], map_of: Callable[[int], GPGMap]
 ) -> list[dict[str, Any]]:
     """The closures for the page, accepted ones first, longest loops first, with pictures in the earlier submap's frame.
 
@@ -146,9 +146,7 @@ def closure_views(
     return views
 
 
-def side_by_side(source: GPGMap | None, target: GPGMap | None, T_target_source: Array) -> dict[str, Any]:
-    if source is None or target is None:
-        return {}
+def side_by_side(source: GPGMap, target: GPGMap, T_target_source: Array) -> dict[str, Any]:
     pair = pair_of(source, target, T_target_source)
     residual = pair.residual
     known = residual[np.isfinite(residual)]
