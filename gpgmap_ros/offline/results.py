@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def write_results(
     stage("report")
     content = Content(
         title=summary["name"],
-        subtitle=f"GPGMap report · {', '.join(summary['sources'])}",
+        subtitle=f"GPGMap report · {', '.join(Path(item).name for item in summary['sources'])}",
         abstract=abstract(summary),
         facts=facts(summary),
         map=layers_of(gpgmap) if gpgmap is not None else None,
