@@ -51,7 +51,7 @@ class Trend:
 
     def at(self, xy: Array) -> Array:
         """(N,) heights at positions (N, 2)."""
-        return _spline(xy, self.heights, *self.origin, self.edge)[0]  # type: ignore[no-any-return]
+        return _spline_heights(xy, self.heights, *self.origin, self.edge)  # type: ignore[no-any-return]
 
     def with_gradient(self, xy: Array) -> tuple[Array, Array]:
         """(N,) heights and their gradients (N, 2)."""
@@ -108,10 +108,11 @@ class Survey:
         xy = np.ascontiguousarray(xyz[:, :2])
         z = xyz[:, 2] - self._trend.at(xy)
         self.count += len(xyz)
-        self.low, self.high = np.minimum(self.low, xy.min(axis=0)), np.maximum(self.high, xy.max(axis=0))
+        low, high = _box(xy)
+        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
         edges = np.array([spacing * TILE_BLOCKS for spacing in self._prior.spacing])
-        first = np.floor(xy.min(axis=0) / edges).astype(np.int64)
-        count = np.floor(xy.max(axis=0) / edges).astype(np.int64) - first + 1
+        first = np.floor(low / edges).astype(np.int64)
+        count = np.floor(high / edges).astype(np.int64) - first + 1
         order, starts = _by_tile(xy, edges, first, count)
         if len(starts) > 2:
             xy, z = xy[order], z[order]
@@ -200,7 +201,7 @@ class Survey:
         for row in range(int(y_min // (spacing_y * TILE_BLOCKS)), int(y_max // (spacing_y * TILE_BLOCKS)) + 1):
             for column in range(int(x_min // (spacing_x * TILE_BLOCKS)), int(x_max // (spacing_x * TILE_BLOCKS)) + 1):
                 if (row, column) in self._tiles or (row, column) in self._stored:
-                    found.append(_blocks_of(self._tile((row, column))))
+                    found.append(_blocks_of(self._tile((row, column)), 1.0 / self.config.mapping.finest_std**2))
         if not found or not any(len(item.index) for item in found):
             return None
         joined = {
@@ -210,11 +211,25 @@ class Survey:
         return Blocks(spacing=np.array([spacing_x, spacing_y]), reference=0.0, **joined)
 
 
-def _blocks_of(s: Statistics) -> Blocks:
+def _blocks_of(s: Statistics, most: float) -> Blocks:
+    """The blocks with points; where they weigh more than `most` (1 / m^2), all of them count less (finest_std)."""
     at = np.nonzero(s.weights[..., 0, 0] > 0.0)
     index = np.column_stack([at[0] + s.y.first, at[1] + s.x.first]).astype(np.int64)
     spacing = np.array([s.x.spacing, s.y.spacing])
-    return Blocks(index, spacing, s.reference, s.weights[at], s.heights[at], s.totals[at])
+    factor = np.minimum(1.0, most / s.weights[..., 0, 0][at])
+    scaled = (array[at] * factor.reshape(-1, *[1] * (array.ndim - 2)) for array in s.arrays)
+    return Blocks(index, spacing, s.reference, *scaled)
+
+
+@njit(cache=True, nogil=True)
+def _box(xy):  # type: ignore[no-untyped-def]
+    """Smallest and largest x and y: NumPy takes twenty times as long along the longer axis."""
+    low, high = xy[0].copy(), xy[0].copy()
+    for n in range(len(xy)):
+        for axis in range(2):
+            low[axis] = min(low[axis], xy[n, axis])
+            high[axis] = max(high[axis], xy[n, axis])
+    return low, high
 
 
 @njit(cache=True, nogil=True)
@@ -236,6 +251,30 @@ def _by_tile(xy, edges, first, count):  # type: ignore[no-untyped-def]
         order[fill[tile[n]]] = n
         fill[tile[n]] += 1
     return order, starts
+
+
+@njit(cache=True, nogil=True)
+def _spline_heights(xy, heights, x0, y0, edge):  # type: ignore[no-untyped-def]
+    """As `_spline` without gradients: every point of a survey comes through here."""
+    rows, columns = heights.shape
+    out = np.empty(len(xy))
+    for n in range(len(xy)):
+        u, v = (xy[n, 0] - x0) / edge, (xy[n, 1] - y0) / edge
+        i, j = int(np.floor(u)), int(np.floor(v))
+        s, t = u - i, v - j
+        s1, t1 = 1.0 - s, 1.0 - t
+        a0, a3 = s1 * s1 * s1 / 6.0, s * s * s / 6.0
+        a1, a2 = 2.0 / 3.0 - 0.5 * s * s * (2.0 - s), 2.0 / 3.0 - 0.5 * s1 * s1 * (2.0 - s1)
+        b = (t1 * t1 * t1 / 6.0, 2.0 / 3.0 - 0.5 * t * t * (2.0 - t),
+             2.0 / 3.0 - 0.5 * t1 * t1 * (2.0 - t1), t * t * t / 6.0)  # fmt: skip
+        i0, i1 = min(max(i - 1, 0), columns - 1), min(max(i, 0), columns - 1)
+        i2, i3 = min(max(i + 1, 0), columns - 1), min(max(i + 2, 0), columns - 1)
+        total = 0.0
+        for m in range(4):
+            row = heights[min(max(j + m - 1, 0), rows - 1)]
+            total += b[m] * (a0 * row[i0] + a1 * row[i1] + a2 * row[i2] + a3 * row[i3])
+        out[n] = total
+    return out
 
 
 @njit(cache=True, nogil=True)

@@ -235,7 +235,8 @@ def survey_report(
         title=summary["name"],
         subtitle=f"GPGMap report · {', '.join(Path(item).name for item in summary['sources'])}",
         abstract=f"{summary['points']['used']:,} points make a map of {map_['known_m2']:,.0f} m² of ground in cells of"
-        f" {map_['resolution_m']:g} m. " + " ".join(f"{text[:1].upper()}{text[1:]}." for text in summary["guesses"]),
+        f" {map_['resolution_m']:g} m."
+        + (f" Read off a sample: {'; '.join(summary['guesses'])}." if summary["guesses"] else ""),
         facts=[
             ("points", f"{summary['points']['used']:,}"),
             ("extent", f"{extent[1]:,.0f} × {extent[0]:,.0f} m"),
