@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--truth", type=Path, required=True, metavar="FILE", help="true trajectory, TUM format")
     parser.add_argument("--gap", type=float, default=1.0, metavar="S", help="largest gap in the truth to interpolate over (default: 1)")
     parser.add_argument("--distance", type=float, default=10.0, metavar="M", help="of true way, for RPE (default: 10)")
-    parser.add_argument("--reach", type=float, default=20.0, metavar="M", help="submaps closer than this could be matched (default: 20)")
+    parser.add_argument("--reach", type=float, metavar="M", help="submaps closer than this could be matched (default: submap.size)")
     parser.add_argument("--right-m", type=float, default=1.0, metavar="M", help="largest error of a right closure (default: 1)")
     parser.add_argument("--right-deg", type=float, default=3.0, metavar="DEG", help="likewise of its orientation (default: 3)")
     parser.add_argument("--yaw-only", action="store_true", help="fit yaw and translation only: both are gravity-aligned")
@@ -38,14 +38,13 @@ def run(arguments: argparse.Namespace) -> None:
     from gpgmap_ros.io.trajectory import read_tum
     from gpgmap_ros.offline.evaluation import Rules, closure_errors, trajectory_errors
 
-    for name in ("gap", "distance", "reach", "right_m", "right_deg"):
-        if getattr(arguments, name) <= 0.0:
-            raise UsageError(f"--{name.replace('_', '-')} must be positive")
-    rules = Rules(
-        arguments.gap, arguments.distance, arguments.reach, arguments.right_m, arguments.right_deg, arguments.yaw_only
-    )
     folder = RunFolder(arguments.run_folder)
     summary = folder.read_summary()
+    reach = folder.read_config().submap.size if arguments.reach is None else arguments.reach
+    rules = Rules(arguments.gap, arguments.distance, reach, arguments.right_m, arguments.right_deg, arguments.yaw_only)
+    for name in ("gap", "distance", "reach", "right_m", "right_deg"):
+        if getattr(rules, name) <= 0.0:
+            raise UsageError(f"--{name.replace('_', '-')} must be positive")
     if summary["kind"] != "replay":
         raise UsageError(f"{folder.path} is no replay: it has no trajectory")
     truth = read_tum(arguments.truth)

@@ -1,0 +1,3 @@
+DESCRIPTION=""; EXAMPLES=""
+def add_arguments(p): pass
+def run(a): pass
