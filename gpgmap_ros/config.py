@@ -301,6 +301,18 @@ class ClosureConfig(_Checked):
     publish_tf: bool = setting(
         False, "publish `closure.frame` -> `map_frame` on /tf: only one node of a robot may do that"
     )
+    reject: str = setting(
+        "",
+        "closure that the service reject_closure takes out: the numbers of its two submaps, as in 3-17",
+        dynamic=True,
+    )
+    global_map_cells: int = setting(
+        1_000_000,
+        "cells of the global map, at most: a larger one is made of coarser cells",
+        "cells",
+        low=1000,
+        high=100_000_000,
+    )
     min_path: float = setting(
         20.0,
         "submaps of one drive are compared if so much way lies between them: nearer, odometry knows better",

@@ -36,11 +36,13 @@ MAY_IMPORT = {
     "gpgmap_ros.demo": BASE
     | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.processes", "gpgmap_ros.mapping"},
     "gpgmap_ros.cli": BASE | {"gpgmap_ros.demo", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.pipeline"},
-    "gpgmap_ros.nodes": BASE | {"gpgmap_ros.io", "gpgmap_ros.mapping", "gpgmap_ros.pipeline"},
+    "gpgmap_ros.nodes": BASE
+    | {"gpgmap_ros.io", "gpgmap_ros.mapping", "gpgmap_ros.closure", "gpgmap_ros.pipeline"},
 }
 # What only a ROS installation has; `sensor_msgs_py` is pure Python and optional in io.
 ROS_MODULES = {"rclpy", "tf2_ros", "builtin_interfaces", "std_msgs", "sensor_msgs", "nav_msgs", "geometry_msgs",
-               "diagnostic_msgs", "rcl_interfaces", "tf2_msgs", "grid_map_msgs"}  # fmt: skip
+               "diagnostic_msgs", "rcl_interfaces", "tf2_msgs", "grid_map_msgs", "visualization_msgs",
+               "std_srvs"}  # fmt: skip
 ROS_ROOM = "gpgmap_ros.nodes"
 
 

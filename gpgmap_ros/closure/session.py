@@ -159,6 +159,10 @@ class LoopCloser:
         """All comparisons so far, with what is thought of them now."""
         return [self._closure(pair) for pair in self._found]
 
+    def registered(self, a: int, b: int) -> bool:
+        """Did the registration of two submaps stand its own test, whatever the odometry and other closures say?"""
+        return self._found[a, b].verdict
+
     @property
     def poses(self) -> dict[int, Array]:
         """T_map_submap (4, 4), corrected, by number. The frame is where the odometry of the first drive began; drives

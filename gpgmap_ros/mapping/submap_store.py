@@ -77,13 +77,23 @@ class SubmapStore:
 
     def add(self, submap: Submap) -> SubmapInfo:
         """Write a submap; it is on the disk when this returns. OSError where that fails: then nothing has changed."""
-        path = self.folder / f"submap_{submap.id:06d}.npz"
+        path = self._path(submap.id)
         values = values_of(submap)
         write_archive(path, KIND, values, arrays_of(submap))
         info = info_from(path, values)
         self._infos[submap.id] = info
         self._next_id = max(self._next_id, submap.id + 1)
         return info
+
+    def include(self, id: int) -> SubmapInfo:
+        """Look at a submap that another process has written since. ArchiveError where it can't be read."""
+        path = self._path(id)
+        self._infos[id] = info_from(path, read_values(path, KIND))
+        self._next_id = max(self._next_id, id + 1)
+        return self._infos[id]
+
+    def _path(self, id: int) -> Path:
+        return self.folder / f"submap_{id:06d}.npz"
 
     def load(self, id: int) -> Submap:
         """Read a submap; ArchiveError where there is none of that number, or its file is damaged."""

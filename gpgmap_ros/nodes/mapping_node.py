@@ -36,6 +36,7 @@ from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.nodes import parameters
 from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning
 from gpgmap_ros.nodes.lifecycle import RCLError, refuse_invalid_transitions, succeeds
+from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.map_services import MapServices
 from gpgmap_ros.nodes.messages import nanoseconds
 from gpgmap_ros.nodes.outputs import MapPublishers
@@ -72,7 +73,9 @@ class MappingNode(LifecycleNode):
         # from configure to cleanup, as are the worker, the poses and the outputs
         self._pipeline: MappingPipeline | None = None
         self._worker: Worker | None = None
+        self._closing: LoopClosing | None = None
         self._map: GPGMap | None = None
+        self._coverage: float | None = None
         self._paused = False
         self._clouds: list[Subscription] = []
         self._watch: InputWatch | None = None
@@ -112,6 +115,14 @@ class MappingNode(LifecycleNode):
             1.0 / self.config.publish_rate,
         )
         self._outputs = MapPublishers(self, self._worker.ask_for_publication)
+        if self.config.submap.enabled and self.config.closure.enabled:
+            store = self._pipeline.submaps
+            folder = None if store is None else store.folder.parent
+            self._closing = LoopClosing(
+                self, self.config, folder, lambda: self.config.closure.reject, self._tally, self._warnings
+            )
+            if store is not None and len(store):
+                self._closing.start()
 
     @succeeds
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -142,9 +153,11 @@ class MappingNode(LifecycleNode):
 
     @succeeds
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        if self._closing is not None:
+            self._closing.destroy()
         self._outputs.destroy()
         self._poses.destroy()
-        self._pipeline = self._map = None
+        self._closing = self._pipeline = self._map = None
 
     @succeeds
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -161,6 +174,8 @@ class MappingNode(LifecycleNode):
     def close(self) -> None:
         """End the worker, whatever state the node is in, and keep the submap that is being made."""
         self._stop_input()
+        if self._closing is not None:
+            self._closing.stop()
         if self._pipeline is None:
             return
         try:
@@ -237,10 +252,8 @@ class MappingNode(LifecycleNode):
         problems = self._watch.problems() if self._watch is not None else {}
         for kind, text in problems.items():
             self._warnings.warn(kind, text)
-        values = self._tally.values() | {
-            "clouds waiting": str(self._worker.waiting if self._pipeline is not None else 0),
-            "resident memory (MB)": f"{resident_megabytes():.0f}",
-        }
+        values = self._tally.values() | self._tally.rates("clouds received", "clouds used", "maps published")
+        values |= self._present_values()
         status = DiagnosticStatus(
             level=DiagnosticStatus.WARN if problems else DiagnosticStatus.OK,
             name=f"{self.get_fully_qualified_name().lstrip('/')}: mapping",
@@ -248,8 +261,28 @@ class MappingNode(LifecycleNode):
             values=[KeyValue(key=key, value=value) for key, value in values.items()],
         )
         message = DiagnosticArray(status=[status])
+        if self._closing is not None:
+            message.status.append(self._closing.diagnostics(self.get_fully_qualified_name().lstrip("/")))
         message.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(message)
+
+    def _present_values(self) -> dict[str, str]:
+        """What is so now, rather than what has happened."""
+        values = {"resident memory (MB)": f"{resident_megabytes():.0f}"}
+        pipeline = self._pipeline
+        if pipeline is None:
+            return values
+        values["clouds waiting"] = str(self._worker.waiting)
+        values["solver fallbacks"] = str(pipeline.fallbacks)
+        values["cells that clouds contradict"] = str(pipeline.disputed)
+        if self._coverage is not None:
+            values["map coverage (%)"] = f"{100.0 * self._coverage:.1f}"
+        newest = self._poses.newest()
+        if newest is not None:
+            age = (self.get_clock().now().nanoseconds - newest) / NANOSECONDS
+            if abs(age) < PLAUSIBLE_LATENCY:
+                values["age of the newest pose (s)"] = f"{age:.2f}"
+        return values
 
     # ------------------------------------------------ in the worker's thread
 
@@ -292,6 +325,8 @@ class MappingNode(LifecycleNode):
         if report.submap is not None:
             self._tally.count("submaps finished")
             self._outputs.publish_submap(report.submap, self.config.map_frame)
+            if self._closing is not None:
+                self._closing.add(report.submap, stored=not report.submap_error)
         if report.submap_error:
             self._warnings.warn("submap not stored", report.submap_error)
         if not report.used:
@@ -309,6 +344,8 @@ class MappingNode(LifecycleNode):
             start = time.perf_counter()
             self._map = self._pipeline.gpgmap()
             self._tally.took("solving", time.perf_counter() - start)
+            if self._map is not None:
+                self._coverage = float(self._map.known.mean())
         if self._map is None:
             return
         if self._outputs.publish(self._map):

@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
+from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, TransformStamped
 from grid_map_msgs.msg import GridMap
-from nav_msgs.msg import MapMetaData, OccupancyGrid, Odometry
+from nav_msgs.msg import MapMetaData, OccupancyGrid, Odometry, Path
 from numpy.typing import NDArray
 from sensor_msgs.msg import Image, PointCloud2, PointField
-from std_msgs.msg import Float32MultiArray, Header, MultiArrayDimension, MultiArrayLayout
+from std_msgs.msg import ColorRGBA, Float32MultiArray, Header, MultiArrayDimension, MultiArrayLayout
+from tf2_msgs.msg import TFMessage
+from visualization_msgs.msg import Marker, MarkerArray
 
+from gpgmap_ros.closure import LoopClosure
 from gpgmap_ros.geometry import Array, quaternion_of, transform_from
 from gpgmap_ros.io.pointcloud2 import xyz_fields
 from gpgmap_ros.mapping import GPGMap
@@ -145,12 +149,91 @@ def submap_messages(submap: Submap, map_frame: str, layers: Sequence[str]) -> tu
     grid_map.header.stamp = time_message(submap.last_stamp)
     pose = Odometry(child_frame_id=submap_frame(submap.id))
     pose.header.stamp, pose.header.frame_id = time_message(submap.first_stamp), map_frame
-    position, orientation = pose.pose.pose.position, pose.pose.pose.orientation
-    position.x, position.y, position.z = (float(value) for value in submap.T_map_submap[:3, 3])
-    orientation.x, orientation.y, orientation.z, orientation.w = (
-        float(value) for value in quaternion_of(submap.T_map_submap)
-    )
+    pose.pose.pose = pose_message(submap.T_map_submap)
     return grid_map, pose
+
+
+def closure_message(closure: LoopClosure, stamp: int) -> Odometry:
+    """The pose of the later submap's frame in the earlier one's, with its covariance."""
+    message = Odometry(child_frame_id=submap_frame(closure.b))
+    message.header.stamp, message.header.frame_id = time_message(stamp), submap_frame(closure.a)
+    message.pose.pose = pose_message(closure.T_a_b)
+    message.pose.covariance = [float(value) for value in closure.covariance.ravel()]
+    return message
+
+
+def path_message(stamps: NDArray[np.int64], poses: Array, frame: str, stamp: int) -> Path:
+    """Poses (K, 4, 4) with their own stamps."""
+    message = Path(header=Header(stamp=time_message(stamp), frame_id=frame))
+    for when, T in zip(stamps, poses, strict=True):
+        header = Header(stamp=time_message(int(when)), frame_id=frame)
+        message.poses.append(PoseStamped(header=header, pose=pose_message(T)))
+    return message
+
+
+def pose_message(T: Array) -> Pose:
+    x, y, z = (float(value) for value in T[:3, 3])
+    qx, qy, qz, qw = (float(value) for value in quaternion_of(T))
+    return Pose(position=Point(x=x, y=y, z=z), orientation=Quaternion(x=qx, y=qy, z=qz, w=qw))
+
+
+def transform_message(T_parent_child: Array, parent: str, child: str, stamp: Time) -> TFMessage:
+    message = TransformStamped(header=Header(stamp=stamp, frame_id=parent), child_frame_id=child)
+    t, q = message.transform.translation, message.transform.rotation
+    t.x, t.y, t.z = (float(value) for value in T_parent_child[:3, 3])
+    q.x, q.y, q.z, q.w = (float(value) for value in quaternion_of(T_parent_child))
+    return TFMessage(transforms=[message])
+
+
+ANCHOR, ACCEPTED, OVERRULED = (0.2, 0.5, 0.9), (0.1, 0.8, 0.2), (0.9, 0.2, 0.1)
+"""Colours of a submap's frame, of a closure in the graph, and of one that something else contradicts."""
+
+
+def closure_markers(
+    ids: NDArray[np.int64],
+    poses: Array,
+    pairs: NDArray[np.int64],
+    accepted: NDArray[np.bool_],
+    frame: str,
+    stamp: int,
+    size: float,
+) -> MarkerArray:
+    """Submaps as numbered dots, closures as lines between them: green in the graph, red out of it.
+
+    ids, poses: (N,) and (N, 4, 4) of the submaps; pairs, accepted: (M, 2) and (M,) of the closures
+    size: of a dot, metres
+    """
+    header = Header(stamp=time_message(stamp), frame_id=frame)
+    place = {int(id): pose_message(T).position for id, T in zip(ids, poses, strict=True)}
+
+    def marker(namespace: str, number: int, kind: int, colour: tuple[float, float, float]) -> Marker:
+        message = Marker(header=header, ns=namespace, id=number, type=kind, action=Marker.ADD)
+        message.pose.orientation.w = 1.0
+        message.color = ColorRGBA(r=colour[0], g=colour[1], b=colour[2], a=1.0)
+        return message
+
+    # without this, lines of closures that are gone would stay
+    markers = [Marker(header=header, action=Marker.DELETEALL)]
+    dots = marker("submaps", 0, Marker.SPHERE_LIST, ANCHOR)
+    dots.scale.x = dots.scale.y = dots.scale.z = float(size)
+    dots.points = list(place.values())
+    markers.append(dots)
+    for number, (namespace, wanted, colour) in enumerate(
+        (("closures", True, ACCEPTED), ("overruled", False, OVERRULED))
+    ):
+        lines = marker(namespace, number, Marker.LINE_LIST, colour)
+        lines.scale.x = 0.3 * float(size)
+        for a, b in pairs[accepted == wanted]:
+            if int(a) in place and int(b) in place:
+                lines.points += [place[int(a)], place[int(b)]]
+        markers.append(lines)
+    for id, position in place.items():
+        text = marker("numbers", id, Marker.TEXT_VIEW_FACING, ANCHOR)
+        text.text, text.scale.z = str(id), float(size)
+        text.pose.position.x, text.pose.position.y = position.x, position.y
+        text.pose.position.z = position.z + float(size)
+        markers.append(text)
+    return MarkerArray(markers=markers)
 
 
 def byte_array(values: NDArray[Any]) -> array.array[int]:

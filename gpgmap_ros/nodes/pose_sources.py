@@ -41,6 +41,9 @@ class PoseSource(Protocol):
     def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
         """At a stamp in nanoseconds, waiting up to `timeout` seconds for it; else TransformUnavailable."""
 
+    def newest(self) -> int | None:
+        """Stamp in nanoseconds of the newest pose that is known; None where there is none."""
+
     def forget(self) -> None:
         """Forget all poses, as after a jump back in time."""
 
@@ -57,6 +60,7 @@ class Transforms:
     def __init__(self, node: Node, warnings: Warnings) -> None:
         self._node, self._warnings = node, warnings
         self._buffer = TransformBuffer()
+        self._newest: dict[str, int] = {}
         qos = QoSProfile(depth=100)
         static_qos = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._subscriptions = [
@@ -73,8 +77,13 @@ class Transforms:
     def lookup(self, target: str, source: str, stamp: int, timeout: float) -> Array:
         return self._buffer.lookup(target, source, stamp, timeout)
 
+    def newest(self, target: str, source: str) -> int | None:
+        """Stamp of the newest moving transform, of any frame but the target: what moves that is not asked for."""
+        return max((stamp for child, stamp in self._newest.items() if child != target), default=None)
+
     def forget(self) -> None:
         self._buffer.clear()
+        self._newest.clear()
 
     def destroy(self) -> None:
         for subscription in self._subscriptions:
@@ -83,10 +92,11 @@ class Transforms:
     def _insert(self, message: TFMessage, static: bool) -> None:
         for item in message.transforms:
             parent, child = item.header.frame_id.lstrip("/"), item.child_frame_id.lstrip("/")
+            stamp = nanoseconds(item.header.stamp)
             try:
-                self._buffer.insert(
-                    parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static
-                )
+                self._buffer.insert(parent, child, stamp, transform_of(item.transform), static)
+                if not static:
+                    self._newest[child] = max(self._newest.get(child, stamp), stamp)
             except ValueError as error:
                 self._warnings.warn("bad transform", f"/tf: '{parent}' <- '{child}' ignored: {error}")
 
@@ -97,6 +107,13 @@ class Tf2Transforms:
     def __init__(self, node: Node) -> None:
         self._buffer = tf2_ros.Buffer()
         self._listener = tf2_ros.TransformListener(self._buffer, node)
+
+    def newest(self, target: str, source: str) -> int | None:
+        """Stamp of the newest transform between two frames."""
+        try:
+            return int(self._buffer.get_latest_common_time(target, source).nanoseconds)
+        except tf2_ros.TransformException:
+            return None
 
     def forget(self) -> None:
         self._buffer.clear()
@@ -133,8 +150,13 @@ class TfPoseSource:
 
     def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
         self._transforms, self._config = transforms_of(node, warnings), config
+        self._sensor = config.base_frame
+
+    def newest(self) -> int | None:
+        return self._transforms.newest(self._config.map_frame, self._sensor)
 
     def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
+        self._sensor = sensor_frame
         T_map_sensor = self._transforms.lookup(self._config.map_frame, sensor_frame, stamp, timeout)
         try:
             mount = self._transforms.lookup(self._config.base_frame, sensor_frame, stamp, 0.0)
@@ -160,6 +182,7 @@ class OdometryPoseSource:
         self._poses = TransformBuffer()
         self._covariances: deque[tuple[int, Array]] = deque(maxlen=COVARIANCES_KEPT)
         self._base_frame = ""
+        self._newest: int | None = None
         name = node.resolve_topic_name("odometry")
         self._subscription = node.create_subscription(
             Odometry,
@@ -183,6 +206,9 @@ class OdometryPoseSource:
             mount = self._transforms.lookup(self._base_frame, sensor_frame, stamp, timeout)
         return SensorPose(T_map_base @ mount, self._covariance_at(stamp), mount)
 
+    def newest(self) -> int | None:
+        return self._newest
+
     def _covariance_at(self, stamp: int) -> Array | None:
         """Of the message nearest in time: between two it hardly changes."""
         kept = list(self._covariances)
@@ -191,6 +217,7 @@ class OdometryPoseSource:
     def forget(self) -> None:
         self._poses.clear()
         self._covariances.clear()
+        self._newest = None
         self._transforms.forget()
 
     def destroy(self) -> None:
@@ -217,6 +244,7 @@ class OdometryPoseSource:
         if covariance.any():
             self._covariances.append((stamp, covariance))
         self._poses.insert(frame, self._BASE, stamp, T_map_base)
+        self._newest = max(self._newest or stamp, stamp)
 
 
 def pose_source_of(node: Node, warnings: Warnings, config: Config) -> PoseSource:

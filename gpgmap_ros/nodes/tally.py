@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+import time
+from collections import Counter, deque
 
 import numpy as np
 
 WINDOW = 200  # latest durations kept for the percentiles
+RATE_OVER = 5.0  # seconds over which rates are taken
 
 
 class Tally:
@@ -17,6 +19,7 @@ class Tally:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._durations: dict[str, list[float]] = {}
+        self._history: deque[tuple[float, Counter[str]]] = deque([(time.monotonic(), Counter())])
 
     def count(self, name: str, amount: int = 1) -> None:
         with self._lock:
@@ -27,6 +30,18 @@ class Tally:
             latest = self._durations.setdefault(name, [])
             latest.append(seconds)
             del latest[:-WINDOW]
+
+    def rates(self, *names: str) -> dict[str, str]:
+        """Per second, over the time since these were asked for some seconds ago."""
+        now = time.monotonic()
+        with self._lock:
+            counts = Counter({name: self._counts[name] for name in names})
+        self._history.append((now, counts))
+        while len(self._history) > 2 and self._history[1][0] <= now - RATE_OVER:
+            self._history.popleft()
+        then, before = self._history[0]
+        passed = max(now - then, 1e-3)
+        return {f"{name} per second": f"{(counts[name] - before[name]) / passed:.1f}" for name in names}
 
     def values(self) -> dict[str, str]:
         """Counts as they are, durations as median and 95th percentile in milliseconds."""

@@ -1,0 +1,122 @@
+"""The loop closer in a process of its own, at low priority: mapping never waits for it.
+
+A process and not a thread: a registration is a second of Python, numba and FFTs per submap, and GTSAM holds the
+interpreter's lock while it solves. In a thread of the node the robot's clouds would wait for that lock, and a thread of
+low priority that holds it would make them wait longer still. A process can be told to take only what mapping leaves of
+the processor, its memory is its own, and a crash in it costs closures, not the map.
+
+Requests and answers are pickled dataclasses on the child's standard input and output. The child ends when its input
+does, so that it never outlives the node.
+"""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpgmap_ros.closure.requests import Answer, Done, Problem, Request, Start
+from gpgmap_ros.config import Config
+
+
+class ClosureProcess:
+    """Starts the child with the first request and hands its answers to `receive`, in a thread of its own.
+
+    config, folder: see `Start`; receive: called with each answer, and with a Problem should the child end by itself
+    """
+
+    def __init__(self, config: Config, folder: Path | None, receive: Callable[[Answer], None]) -> None:
+        self._start, self._receive = Start(config, folder), receive
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._closing = False
+        self._unanswered = 0
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have not been answered."""
+        return self._unanswered
+
+    def start(self) -> None:
+        """Start the child before there is a request, so that it can read what earlier runs left."""
+        with self._lock:
+            if not self._closing and self._process is None:
+                self._spawn()
+
+    def ask(self, request: Request) -> None:
+        """Never waits: a thread writes to the child."""
+        with self._lock:
+            if self._closing:
+                return
+            if self._process is None:
+                self._spawn()
+            self._unanswered += 1
+            self._requests.put(request)
+
+    def close(self) -> None:
+        """End the child now. Its files are whole whenever that happens; what it was doing is done in the next run."""
+        with self._lock:
+            self._closing = True
+            process, self._process = self._process, None
+            self._requests.put(None)
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _spawn(self) -> None:
+        command = [sys.executable, "-m", "gpgmap_ros.closure.worker"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._requests = queue.SimpleQueue()
+        self._requests.put(self._start)
+        for target in (self._write, self._read):
+            arguments = (self._process, self._requests)
+            threading.Thread(target=target, args=arguments, name="closures", daemon=True).start()
+
+    def _write(self, process: subprocess.Popen[bytes], requests: queue.SimpleQueue[Any]) -> None:
+        assert process.stdin is not None
+        while True:
+            request = requests.get()
+            if request is None:
+                return
+            try:
+                pickle.dump(request, process.stdin)
+                process.stdin.flush()
+            except OSError:  # it has ended: the reader says so
+                return
+
+    def _read(self, process: subprocess.Popen[bytes], requests: queue.SimpleQueue[Any]) -> None:
+        assert process.stdout is not None
+        while True:
+            try:
+                answer = pickle.load(process.stdout)
+            except Exception:  # its end, or half an answer at its end
+                break
+            if isinstance(answer, Done):
+                self._unanswered -= 1
+            else:
+                self._receive(answer)
+        code = process.wait()
+        with self._lock:
+            if self._closing or self._process is not process:
+                return
+            self._process, self._unanswered = None, 0
+            requests.put(None)
+        self._receive(
+            Problem(
+                f"the process of the loop closures ended with code {code}; the next submap starts it again"
+            )
+        )

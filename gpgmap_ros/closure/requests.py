@@ -1,0 +1,110 @@
+"""What the node and the process of the loop closures say to each other: pickled, because both are one program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpgmap_ros.closure.session import LoopClosure
+from gpgmap_ros.config import Config
+from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping.submaps import Submap
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first request. folder: where submaps and closures are kept, None if nowhere."""
+
+    config: Config
+    folder: Path | None
+
+
+@dataclass(frozen=True)
+class Add:
+    """A finished submap: the one of that number in the folder, or `submap` itself where it is not stored."""
+
+    id: int
+    submap: Submap | None
+
+
+@dataclass(frozen=True)
+class Reject:
+    """Take the closure between two submaps out. token: returned with the answer."""
+
+    a: int
+    b: int
+    token: int
+
+
+@dataclass(frozen=True)
+class MakeGlobalMap:
+    """Stitch all submaps that are in one frame with the newest."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """What is known after a submap came or a closure went.
+
+    compared: what the submap was compared with, empty after a rejection
+    news: closures that are in the graph since this run began and were not told yet: one may be believed only later
+    ids, poses: (N,) and (N, 4, 4) T_map_submap of the submaps that are in one frame with the newest
+    pairs, accepted: (M, 2) and (M,) of the closures whose registration was accepted: are they in the graph?
+    stamps, track: (K,) and (K, 4, 4) the newest drive, corrected; T_map_odom: its correction now
+    located: the newest drive is in the frame of the first one in the folder
+    count: comparisons so far; seconds: that this took; problem: why poses are not corrected
+    """
+
+    compared: list[LoopClosure]
+    news: list[LoopClosure]
+    newest: int
+    ids: NDArray[np.int64]
+    poses: Array
+    pairs: NDArray[np.int64]
+    accepted: NDArray[np.bool_]
+    stamps: NDArray[np.int64]
+    track: Array
+    T_map_odom: Array
+    located: bool
+    count: int
+    skipped: int
+    seconds: float
+    problem: str
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The answer to `Reject`."""
+
+    token: int
+    done: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class GlobalMap:
+    """The answer to `MakeGlobalMap`: the map, or why there is none."""
+
+    gpgmap: GPGMap | None
+    problem: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that went wrong; the work goes on."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """A request has been dealt with; follows its other answers."""
+
+
+Answer = Update | Rejected | GlobalMap | Problem
+Request = Add | Reject | MakeGlobalMap

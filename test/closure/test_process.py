@@ -1,0 +1,153 @@
+"""The process of the loop closures: answers to every request, survives its own end, ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpgmap_ros.closure.process import ClosureProcess
+from gpgmap_ros.closure.requests import Add, GlobalMap, MakeGlobalMap, Problem, Reject, Rejected, Update
+from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.mapping.submaps import Submap
+from gpgmap_ros.pipeline import MappingPipeline
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ros"))
+from returning_drive import PARAMETERS, ReturningDrive
+
+pytest.importorskip("gtsam")
+TIMEOUT = 90.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("maps")
+
+
+@pytest.fixture(scope="module")
+def config(folder: Path) -> Config:
+    return with_settings(Config(), {**PARAMETERS, "map_folder": str(folder)})
+
+
+@pytest.fixture(scope="module")
+def submaps(config: Config) -> list[Submap]:
+    pipeline, found = MappingPipeline(config), []
+    for step in ReturningDrive():
+        report = pipeline.add_cloud(step.points, step.T_odom_robot, step.stamp)
+        if report.submap is not None:
+            found.append(report.submap)
+    return found
+
+
+class Listener:
+    """A process and its answers."""
+
+    def __init__(self, config: Config, folder: Path | None) -> None:
+        self.answers: queue.Queue[Any] = queue.Queue()
+        self.process = ClosureProcess(config, folder, self.answers.put)
+
+    def next(self, kind: type) -> Any:
+        """The next answer of a kind; others are passed over, but not problems."""
+        while True:
+            answer = self.answers.get(timeout=TIMEOUT)
+            if isinstance(answer, kind):
+                return answer
+            assert not isinstance(answer, Problem), answer
+
+
+@pytest.fixture
+def listener(config: Config, request: pytest.FixtureRequest) -> Any:
+    made = []
+
+    def make(folder: Path | None) -> Listener:
+        made.append(Listener(config, folder))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.process.close()
+
+
+def test_every_request_is_answered(listener: Any, submaps: list[Submap], folder: Path) -> None:
+    """The folder holds all submaps already: they are compared at the start, and each `Add` is answered."""
+    one = listener(folder)
+    for submap in submaps:
+        one.process.ask(Add(submap.id, None))
+    updates = [one.next(Update) for _ in submaps]
+    last = updates[-1]
+    assert last.newest == submaps[-1].id
+    assert list(last.ids) == [submap.id for submap in submaps]
+    assert last.accepted.sum() >= 3
+    one.process.ask(MakeGlobalMap())
+    answer = one.next(GlobalMap)
+    assert answer.gpgmap is not None, answer.problem
+    assert answer.gpgmap.known.sum() > 1000
+    a, b = (int(number) for number in last.pairs[last.accepted][0])
+    one.process.ask(Reject(b, a, 7))
+    after = one.next(Update)
+    assert after.accepted.sum() == last.accepted.sum() - 1
+    rejected = one.next(Rejected)
+    assert (rejected.token, rejected.done) == (7, True)
+    one.process.ask(Reject(0, 1, 8))
+    rejected = one.next(Rejected)
+    assert not rejected.done
+    assert "no closure between submaps 0 and 1" in rejected.message
+
+
+def test_a_submap_without_a_folder_is_sent_whole(listener: Any, submaps: list[Submap]) -> None:
+    one = listener(None)
+    one.process.ask(Add(submaps[0].id, submaps[0]))
+    update = one.next(Update)
+    np.testing.assert_allclose(update.poses[0], submaps[0].T_map_submap)
+    assert len(update.stamps) == len(submaps[0].track.stamps)
+    one.process.ask(MakeGlobalMap())
+    assert "set map_folder" in one.next(GlobalMap).problem
+
+
+def test_a_killed_process_is_said_and_started_again(
+    listener: Any, submaps: list[Submap], folder: Path
+) -> None:
+    one = listener(folder)
+    one.process.ask(Add(0, None))
+    one.next(Update)
+    os.kill(one.process.pid, signal.SIGKILL)
+    problem = one.answers.get(timeout=TIMEOUT)
+    assert isinstance(problem, Problem)
+    assert "ended with code -9" in problem.text
+    assert one.process.waiting == 0
+    one.process.ask(Add(1, None))
+    assert len(one.next(Update).ids) == len(submaps)
+
+
+def test_a_damaged_file_of_closures_is_kept_aside(listener: Any, submaps: list[Submap], folder: Path) -> None:
+    (folder / "closures.npz").write_bytes(b"rubbish")
+    one = listener(folder)
+    one.process.ask(Add(0, None))
+    problem = one.answers.get(timeout=TIMEOUT)
+    assert "kept as closures.npz.damaged" in problem.text
+    assert len(one.next(Update).ids) == len(submaps)
+    assert (folder / "closures.npz.damaged").read_bytes() == b"rubbish"
+
+
+def test_it_ends_at_once_and_with_its_parent(listener: Any, submaps: list[Submap]) -> None:
+    one = listener(None)
+    one.process.ask(Add(submaps[0].id, submaps[0]))
+    one.next(Update)
+    pid = one.process.pid
+    one.process.close()
+    assert not Path(f"/proc/{pid}").exists()
+    one.process.ask(MakeGlobalMap())  # too late: not an error
+    assert one.process.pid is None
+
+
+def test_it_stands_back_behind_the_others(listener: Any, submaps: list[Submap]) -> None:
+    one = listener(None)
+    one.process.ask(Add(submaps[0].id, submaps[0]))
+    one.next(Update)
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) >= min(19, os.getpriority(os.PRIO_PROCESS, 0) + 4)

@@ -1,0 +1,268 @@
+"""A drive with drift over DDS: the real node closes the loop, says so on every topic, and takes a closure back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from client import LATCHED, RosClient
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import TransformStamped
+from grid_map_msgs.msg import GridMap
+from nav_msgs.msg import Odometry
+from nav_msgs.msg import Path as PathMessage
+from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
+from rcl_interfaces.srv import SetParameters
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from returning_drive import PARAMETERS, ReturningDrive, Step
+from scene import wait_for_text
+from sensor_msgs.msg import PointCloud2, PointField
+from std_srvs.srv import Trigger
+from tf2_msgs.msg import TFMessage
+from visualization_msgs.msg import Marker, MarkerArray
+
+from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.geometry import inverse
+from gpgmap_ros.mapping import SubmapStore
+from gpgmap_ros.nodes.messages import nanoseconds, pose_message, pose_of, time_message, transform_of
+from gpgmap_ros.pipeline import MappingPipeline
+
+pytest.importorskip("gtsam")
+
+ALL = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+CALLED = "/mapping_node"
+
+
+def ros_arguments(**extra: object) -> list[str]:
+    values = {**PARAMETERS, "queue_size": 200, **{name.replace("__", "."): v for name, v in extra.items()}}
+    text = {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in values.items()}
+    return [part for name, value in text.items() for part in ("-p", f"{name}:={value}")]
+
+
+class Robot:
+    """Publishes the clouds and transforms of a drive."""
+
+    def __init__(self, client: RosClient) -> None:
+        self._client = client
+        self._clouds = client.node.create_publisher(PointCloud2, "/points", 50)
+        self._transforms = client.node.create_publisher(TFMessage, "/tf", 100)
+        client.spin_until(
+            lambda: self._clouds.get_subscription_count() and self._transforms.get_subscription_count(),
+            "the node",
+        )
+
+    def drive(self, steps: list[Step]) -> None:
+        for step in steps:
+            transform = TransformStamped(child_frame_id="base_link")
+            transform.header.frame_id, transform.header.stamp = "odom", time_message(step.stamp)
+            pose = pose_message(step.T_odom_robot)
+            t, p = transform.transform.translation, pose.position
+            t.x, t.y, t.z = p.x, p.y, p.z
+            transform.transform.rotation = pose.orientation
+            self._transforms.publish(TFMessage(transforms=[transform]))
+            self._clouds.publish(cloud_message(step))
+            self._client.spin_for(0.06)
+
+
+def cloud_message(step: Step) -> PointCloud2:
+    data = step.points.astype("<f4").tobytes()
+    count = len(step.points)
+    message = PointCloud2(height=1, width=count, point_step=12, row_step=12 * count, is_dense=True)
+    message.is_bigendian = False
+    message.header.frame_id, message.header.stamp = "base_link", time_message(step.stamp)
+    message.fields = [PointField(name=n, offset=4 * i, datatype=7, count=1) for i, n in enumerate("xyz")]
+    message.data = data
+    return message
+
+
+def correction_error(T_map_odom: np.ndarray, steps: list[Step], step: Step) -> float:
+    """Metres between where the corrected odometry puts the robot and where it was, from where it began."""
+    T_world_odom = steps[0].T_world_robot @ inverse(steps[0].T_odom_robot)
+    return float(np.linalg.norm((T_world_odom @ T_map_odom @ step.T_odom_robot - step.T_world_robot)[:2, 3]))
+
+
+@pytest.fixture(scope="module")
+def steps() -> list[Step]:
+    return list(ReturningDrive())
+
+
+def test_the_loop_is_closed_told_and_taken_back(
+    client: RosClient, start_node: Any, steps: list[Step], tmp_path: Path
+) -> None:
+    node = start_node(*ros_arguments(map_folder=tmp_path / "maps", closure__publish_tf=True))
+    closures = client.listen(Odometry, f"{CALLED}/loop_closure", ALL)
+    anchors = client.listen(Odometry, f"{CALLED}/submap_pose", ALL)
+    paths = client.listen(PathMessage, f"{CALLED}/path", LATCHED)
+    markers = client.listen(MarkerArray, f"{CALLED}/closure_markers", LATCHED)
+    diagnostics = client.listen(DiagnosticArray, "/diagnostics", 10)
+    transforms = client.listen(TFMessage, "/tf", 100)
+    robot = Robot(client)
+    robot.drive(steps)
+
+    def status() -> dict[str, str]:
+        found = [s for message in diagnostics for s in message.status if s.name.endswith("loop closure")]
+        return {item.key: item.value for item in found[-1].values} if found else {}
+
+    finished = len(anchors)
+    assert finished >= 10
+    client.spin_until(
+        lambda: int(status().get("submaps in the graph", 0)) == finished,
+        f"{finished} submaps in the graph",
+        120.0,
+    )
+    by_stamp = {step.stamp: step for step in steps}
+
+    # loop_closure: the later submap's frame in the earlier one's, as it truly lies, with its covariance
+    assert closures
+    true = {}
+    for anchor in anchors:
+        step = by_stamp[nanoseconds(anchor.header.stamp)]
+        upright = step.T_world_robot
+        true[anchor.child_frame_id] = upright
+    for closure in closures:
+        truth = inverse(true[closure.header.frame_id]) @ true[closure.child_frame_id]
+        T = pose_of(closure.pose.pose)
+        assert np.linalg.norm((T - truth)[:2, 3]) < 0.15
+        covariance = np.array(closure.pose.covariance).reshape(6, 6)
+        assert np.linalg.eigvalsh(covariance)[0] > 0.0
+        assert np.sqrt(covariance[0, 0]) < 0.2
+        assert nanoseconds(closure.header.stamp) in by_stamp
+
+    # /tf: the drift is gone where the newest submap begins
+    def map_from_odom() -> np.ndarray:
+        sent = [t for m in transforms for t in m.transforms if t.child_frame_id == "odom"]
+        assert sent[-1].header.frame_id == "map"
+        return transform_of(sent[-1].transform)
+
+    client.spin_for(0.5)
+    last = by_stamp[nanoseconds(anchors[-1].header.stamp)]
+    assert correction_error(np.eye(4), steps, last) > 1.5
+    assert correction_error(map_from_odom(), steps, last) < 0.15
+
+    # path: corrected as well, with the stamps of the data
+    path = paths[-1]
+    assert path.header.frame_id == "map"
+    stamps = [nanoseconds(pose.header.stamp) for pose in path.poses]
+    assert stamps == sorted(stamps)
+    assert set(stamps) <= set(by_stamp)
+    end = by_stamp[stamps[-1]]
+    start = steps[0].T_world_robot @ inverse(steps[0].T_odom_robot)
+    assert np.linalg.norm((start @ pose_of(path.poses[-1].pose) - end.T_world_robot)[:2, 3]) < 0.4
+
+    # markers: a dot per submap, a green line per closure
+    lines = next(m for m in markers[-1].markers if m.ns == "closures")
+    dots = next(m for m in markers[-1].markers if m.ns == "submaps")
+    assert markers[-1].markers[0].action == Marker.DELETEALL
+    assert len(dots.points) == finished
+    assert len(lines.points) == 2 * len(closures)
+    assert lines.header.frame_id == "map"
+
+    # global_map: made because somebody listens now, and right
+    maps = client.listen(GridMap, f"{CALLED}/global_map", LATCHED)
+    client.spin_until(lambda: maps, "the global map")
+    assert maps[-1].header.frame_id == "map"
+    assert relief_error(maps[-1], start) < 0.15
+
+    # and back: without its closures the graph is the odometry again
+    assert not client.call(Trigger, f"{CALLED}/reject_closure", Trigger.Request()).success
+    for closure in closures:
+        a, b = (frame.rpartition("_")[2] for frame in (closure.header.frame_id, closure.child_frame_id))
+        value = ParameterValue(type=ParameterType.PARAMETER_STRING, string_value=f"{a}-{b}")
+        request = SetParameters.Request(parameters=[Parameter(name="closure.reject", value=value)])
+        assert client.call(SetParameters, f"{CALLED}/set_parameters", request).results[0].successful
+        answer = client.call(Trigger, f"{CALLED}/reject_closure", Trigger.Request())
+        assert answer.success, answer.message
+    client.spin_until(lambda: status().get("closures in the graph") == "0", "a graph without closures")
+    client.spin_for(0.5)
+    np.testing.assert_allclose(map_from_odom(), np.eye(4), atol=1e-6)
+    assert node.running()
+    assert "Traceback" not in node.tail(200)
+    # what was rejected stays so in the folder
+    assert (tmp_path / "maps" / "closures.npz").exists()
+
+
+def relief_error(message: GridMap, T_world_map: np.ndarray) -> float:
+    """Root mean square of the elevation against the true relief, in metres."""
+    rows = message.data[0].layout.dim
+    layer = np.array(message.data[message.layers.index("elevation")].data).reshape(rows[0].size, rows[1].size)
+    info = message.info
+    # column-major from the +x, +y corner: the first index of this array runs along -y, the second along -x
+    y = info.pose.position.y + 0.5 * info.length_y - info.resolution * (np.arange(layer.shape[0]) + 0.5)
+    x = info.pose.position.x + 0.5 * info.length_x - info.resolution * (np.arange(layer.shape[1]) + 0.5)
+    xx, yy = np.meshgrid(x, y)
+    known = np.isfinite(layer)
+    assert known.sum() > 1000
+    points = (
+        np.column_stack([xx[known], yy[known], layer[known]]) @ T_world_map[:3, :3].T + T_world_map[:3, 3]
+    )
+    return float(np.sqrt(np.mean((points[:, 2] - ReturningDrive().relief(points[:, :2])) ** 2)))
+
+
+def test_it_finds_itself_in_yesterdays_map(
+    client: RosClient, start_node: Any, steps: list[Step], tmp_path: Path
+) -> None:
+    """Submaps of an earlier run are in the folder; today's drive has a frame of its own and is found in them."""
+    folder = tmp_path / "maps"
+    config = with_settings(Config(), {**PARAMETERS, "map_folder": str(folder)})
+    pipeline = MappingPipeline(config)
+    for step in steps[:60]:
+        pipeline.add_cloud(step.points, step.T_odom_robot, step.stamp)
+    pipeline.finish_submap("shutdown")
+    yesterday = len(SubmapStore(folder / "submaps", config))
+    assert yesterday >= 5
+
+    start_node(*ros_arguments(map_folder=folder, closure__publish_tf=True))
+    diagnostics = client.listen(DiagnosticArray, "/diagnostics", 10)
+    closures = client.listen(Odometry, f"{CALLED}/loop_closure", ALL)
+    transforms = client.listen(TFMessage, "/tf", 100)
+    robot = Robot(client)
+    # today: it starts a third of the way along, and its odometry begins there
+    begin = steps[30]
+    shift = 86_400_000_000_000
+    today = [
+        Step(
+            step.stamp + shift,
+            step.points,
+            inverse(begin.T_odom_robot) @ step.T_odom_robot,
+            step.T_world_robot,
+        )
+        for step in steps[30:60]
+    ]
+    robot.drive(today)
+    client.spin_until(lambda: closures, "a closure with yesterday's map", 120.0)
+    a, b = (int(f.rpartition("_")[2]) for f in (closures[0].header.frame_id, closures[0].child_frame_id))
+    assert a < yesterday <= b
+
+    def messages() -> list[str]:
+        return [s.message for m in diagnostics for s in m.status if s.name.endswith("loop closure")]
+
+    client.spin_until(
+        lambda: any("closures over" in text and "not found" not in text for text in messages()), "its place"
+    )
+    client.spin_for(0.5)
+    sent = [t for m in transforms for t in m.transforms if t.child_frame_id == "odom"]
+    T_map_odom = transform_of(sent[-1].transform)
+    # yesterday's odometry frame is the map: there it stood then, with the drift of then
+    expected = begin.T_odom_robot
+    assert np.linalg.norm((T_map_odom - expected)[:2, 3]) < 0.4
+
+
+def test_without_a_folder_there_is_no_global_map_and_it_says_why(
+    client: RosClient, start_node: Any, steps: list[Step]
+) -> None:
+    node = start_node(*ros_arguments())
+    maps = client.listen(GridMap, f"{CALLED}/global_map", LATCHED)
+    Robot(client).drive(steps[:12])
+    wait_for_text(node, "no global map: no submaps are kept to stitch: set map_folder")
+    assert not maps
+
+
+def test_closures_can_be_switched_off(client: RosClient, start_node: Any, steps: list[Step]) -> None:
+    start_node(*ros_arguments(closure__enabled=False))
+    diagnostics = client.listen(DiagnosticArray, "/diagnostics", 10)
+    Robot(client).drive(steps[:12])
+    client.spin_until(lambda: diagnostics, "diagnostics")
+    assert not [s for m in diagnostics for s in m.status if s.name.endswith("loop closure")]
+    assert client.node.count_publishers(f"{CALLED}/loop_closure") == 0
