@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import sys
@@ -30,7 +31,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     """--config, --sensor and --set, in the order in which they count."""
     group = parser.add_argument_group("settings (`gpgmap config` lists them)")
     group.add_argument("--config", type=Path, metavar="FILE", help="YAML with settings, as for mapping_node")
-    group.add_argument("--sensor", choices=SENSORS, help="noise and filters for a kind of sensor, on top of the file")
+    group.add_argument(
+        "--sensor", choices=SENSORS, help="noise and filters for a kind of sensor, on top of the file"
+    )
     group.add_argument(
         "--set",
         dest="changes",
@@ -77,10 +80,8 @@ def changes_from(texts: list[str]) -> dict[str, Any]:
             raise UsageError(f"--set {text}: '{value}' is no value") from None
         # YAML 1.1 reads 1e-3 as text
         if isinstance(parsed, str):
-            try:
+            with contextlib.suppress(ValueError):
                 parsed = float(parsed)
-            except ValueError:
-                pass
         changes[name.strip()] = parsed
     try:
         with_settings(Config(), changes)
@@ -110,14 +111,18 @@ def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
         if not ours:
             raise UsageError(f"{wanted} has other files in it: name an empty or a new folder with --out")
         if not overwrite:
-            raise UsageError(f"{wanted} holds an earlier run: name another folder with --out, or say --overwrite")
+            raise UsageError(
+                f"{wanted} holds an earlier run: name another folder with --out, or say --overwrite"
+            )
         shutil.rmtree(wanted)
     wanted.mkdir(parents=True, exist_ok=True)
     return wanted
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
-    parser.add_argument("--out", "-o", type=Path, metavar="FOLDER", help=f"folder for the results (default: {default})")
+    parser.add_argument(
+        "--out", "-o", type=Path, metavar="FOLDER", help=f"folder for the results (default: {default})"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier run in that folder")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-DESCRIPTION = """Print a script that makes the shell complete gpgmap's commands, options, choices and settings. It starts nothing when
-you press Tab: everything is in the script."""
+DESCRIPTION = """Print a script that makes the shell complete gpgmap's commands, options, choices and settings. It
+starts nothing when you press Tab: everything is in the script."""
 EXAMPLES = """examples:
   echo 'source <(gpgmap completion bash)' >> ~/.bashrc
   gpgmap completion zsh > "${fpath[1]}/_gpgmap"
@@ -65,7 +65,9 @@ def bash(parser: argparse.ArgumentParser) -> str:
         for action in options_of(own):
             if values := choices_of(action):
                 lines.append(f'        {"|".join(action.option_strings)}) values="{" ".join(values)}" ;;')
-        fixed = [value for action in own._actions if not action.option_strings for value in choices_of(action)]
+        fixed = [
+            value for action in own._actions if not action.option_strings for value in choices_of(action)
+        ]
         if fixed:
             lines.append(f'        {name}) values="{" ".join(fixed)}" ;;')
         lines += ["      esac ;;"]
@@ -86,17 +88,34 @@ def bash(parser: argparse.ArgumentParser) -> str:
 
 def zsh(parser: argparse.ArgumentParser) -> str:
     helps = helps_of(parser)
-    lines = ["#compdef gpgmap", "# completion of gpgmap for zsh", "_gpgmap() {", "  local context state line", "  local -a commands", "  commands=("]
+    lines = [
+        "#compdef gpgmap",
+        "# completion of gpgmap for zsh",
+        "_gpgmap() {",
+        "  local context state line",
+        "  local -a commands",
+        "  commands=(",
+    ]
     lines += [f"    '{name}:{quoted(helps.get(name, ''))}'" for name in commands_of(parser)]
-    lines += ["  )", "  _arguments -C '1: :->command' '*:: :->rest'", '  case "$state" in', "    command) _describe command commands ;;", '    rest) case "$words[1]" in']
+    lines += [
+        "  )",
+        "  _arguments -C '1: :->command' '*:: :->rest'",
+        '  case "$state" in',
+        "    command) _describe command commands ;;",
+        '    rest) case "$words[1]" in',
+    ]
     for name, own in commands_of(parser).items():
         lines.append(f"      {name}) _arguments -s \\")
         for action in options_of(own):
             takes = "" if action.nargs == 0 else f":{(action.metavar or action.dest)}:" + zsh_values(action)
             text = quoted(action.help or "").replace("[", "(").replace("]", ")")
             lines += [f"        '*{option}[{text}]{takes}' \\" for option in action.option_strings]
-        fixed = [value for action in own._actions if not action.option_strings for value in choices_of(action)]
-        lines.append(f"        '*:argument:({' '.join(fixed)})' ;;" if fixed else "        '*:file:_files' ;;")
+        fixed = [
+            value for action in own._actions if not action.option_strings for value in choices_of(action)
+        ]
+        lines.append(
+            f"        '*:argument:({' '.join(fixed)})' ;;" if fixed else "        '*:file:_files' ;;"
+        )
     lines += ["    esac ;;", "  esac", "}", '_gpgmap "$@"']
     return "\n".join(lines) + "\n"
 
@@ -110,19 +129,26 @@ def fish(parser: argparse.ArgumentParser) -> str:
     helps = helps_of(parser)
     lines = ["# completion of gpgmap for fish", "complete -c gpgmap -n __fish_use_subcommand -f"]
     for name, own in commands_of(parser).items():
-        lines.append(f"complete -c gpgmap -n __fish_use_subcommand -a {name} -d '{quoted(helps.get(name, ''))}'")
+        lines.append(
+            f"complete -c gpgmap -n __fish_use_subcommand -a {name} -d '{quoted(helps.get(name, ''))}'"
+        )
         seen = f"-n '__fish_seen_subcommand_from {name}'"
         for action in options_of(own):
-            flags = " ".join(f"-l {item[2:]}" if item.startswith("--") else f"-s {item[1:]}" for item in action.option_strings)
+            flags = " ".join(
+                f"-l {item[2:]}" if item.startswith("--") else f"-s {item[1:]}"
+                for item in action.option_strings
+            )
             values = choices_of(action)
             takes = "" if action.nargs == 0 else f" -x -a '{' '.join(values)}'" if values else " -r"
             lines.append(f"complete -c gpgmap {seen} {flags}{takes} -d '{quoted(action.help or '')}'")
-        fixed = [value for action in own._actions if not action.option_strings for value in choices_of(action)]
+        fixed = [
+            value for action in own._actions if not action.option_strings for value in choices_of(action)
+        ]
         if fixed:
             lines.append(f"complete -c gpgmap {seen} -f -a '{' '.join(fixed)}'")
     return "\n".join(lines) + "\n"
 
 
 def quoted(text: str) -> str:
-    """Within single quotes of any shell: a quote becomes a typographic one."""
-    return text.replace("'", "’").replace("\\", "").replace(":", " -").replace("%%", "%").replace("\n", " ")
+    """Fit for single quotes in any shell."""
+    return text.replace("'", "").replace("\\", "").replace(":", " -").replace("%%", "%").replace("\n", " ")

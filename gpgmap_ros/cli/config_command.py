@@ -7,7 +7,8 @@ import dataclasses
 
 from gpgmap_ros.cli.common import add_json, add_settings, config_from, print_json
 
-DESCRIPTION = """Print every setting with default, unit, range and meaning, as a YAML file that mapping_node and --config take.
+DESCRIPTION = """Print every setting with default, unit, range and meaning, as a YAML file that mapping_node and
+--config take.
 
 With --config, --sensor or --set: the settings that they give."""
 EXAMPLES = """examples:

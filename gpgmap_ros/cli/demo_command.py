@@ -19,7 +19,11 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--out", type=Path, default=Path("out/demo"), metavar="FOLDER", help="folder for the results (default: out/demo)"
+        "--out",
+        type=Path,
+        default=Path("out/demo"),
+        metavar="FOLDER",
+        help="folder for the results (default: out/demo)",
     )
     add_json(parser)
 

@@ -11,10 +11,11 @@ from gpgmap_ros.cli.common import UsageError, add_json, print_json, table
 
 DESCRIPTION = """Compare a run of `gpgmap replay` with the true trajectory (TUM format: time x y z qx qy qz qw).
 
-ATE: distances left after the best rigid fit. RPE: error of the motion over a distance. Closures: a comparison of two
-submaps is possible if they truly began within --reach metres of each other; an accepted closure is right if it is
-possible and its pose is within --right-m and --right-deg of the true one; precision = right / accepted, recall = right /
-possible. Truth is interpolated; poses without truth within --gap seconds are left out."""
+ATE: distances left after the best rigid fit. RPE: error of the motion over a distance. Closures: a
+comparison of two submaps is possible if they truly began within --reach metres of each other; an
+accepted closure is right if it is possible and its pose is within --right-m and --right-deg of the
+true one; precision = right / accepted, recall = right / possible. Truth is interpolated; poses
+without truth within --gap seconds are left out."""
 EXAMPLES = """examples:
   gpgmap evaluate my_bag_gpgmap --truth groundtruth.txt
   gpgmap evaluate run --truth gt.txt --yaw-only --reach 30 --json > scores.json
@@ -23,13 +24,38 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a replay")
-    parser.add_argument("--truth", type=Path, required=True, metavar="FILE", help="true trajectory, TUM format")
-    parser.add_argument("--gap", type=float, default=1.0, metavar="S", help="largest gap in the truth to interpolate over (default: 1)")
-    parser.add_argument("--distance", type=float, default=10.0, metavar="M", help="of true way, for RPE (default: 10)")
-    parser.add_argument("--reach", type=float, metavar="M", help="submaps closer than this could be matched (default: submap.size)")
-    parser.add_argument("--right-m", type=float, default=1.0, metavar="M", help="largest error of a right closure (default: 1)")
-    parser.add_argument("--right-deg", type=float, default=3.0, metavar="DEG", help="likewise of its orientation (default: 3)")
-    parser.add_argument("--yaw-only", action="store_true", help="fit yaw and translation only: both are gravity-aligned")
+    parser.add_argument(
+        "--truth", type=Path, required=True, metavar="FILE", help="true trajectory, TUM format"
+    )
+    parser.add_argument(
+        "--gap",
+        type=float,
+        default=1.0,
+        metavar="S",
+        help="largest gap in the truth to interpolate over (default: 1)",
+    )
+    parser.add_argument(
+        "--distance", type=float, default=10.0, metavar="M", help="of true way, for RPE (default: 10)"
+    )
+    parser.add_argument(
+        "--reach",
+        type=float,
+        metavar="M",
+        help="submaps closer than this could be matched (default: submap.size)",
+    )
+    parser.add_argument(
+        "--right-m",
+        type=float,
+        default=1.0,
+        metavar="M",
+        help="largest error of a right closure (default: 1)",
+    )
+    parser.add_argument(
+        "--right-deg", type=float, default=3.0, metavar="DEG", help="likewise of its orientation (default: 3)"
+    )
+    parser.add_argument(
+        "--yaw-only", action="store_true", help="fit yaw and translation only: both are gravity-aligned"
+    )
     add_json(parser)
 
 
@@ -41,7 +67,9 @@ def run(arguments: argparse.Namespace) -> None:
     folder = RunFolder(arguments.run_folder)
     summary = folder.read_summary()
     reach = folder.read_config().submap.size if arguments.reach is None else arguments.reach
-    rules = Rules(arguments.gap, arguments.distance, reach, arguments.right_m, arguments.right_deg, arguments.yaw_only)
+    rules = Rules(
+        arguments.gap, arguments.distance, reach, arguments.right_m, arguments.right_deg, arguments.yaw_only
+    )
     for name in ("gap", "distance", "reach", "right_m", "right_deg"):
         if getattr(rules, name) <= 0.0:
             raise UsageError(f"--{name.replace('_', '-')} must be positive")
@@ -55,7 +83,9 @@ def run(arguments: argparse.Namespace) -> None:
         "closures": None,
     }
     if folder.closures.exists():
-        result["closures"] = closure_errors(folder.read_closures(), folder.open_submaps().infos(), truth, rules)
+        result["closures"] = closure_errors(
+            folder.read_closures(), folder.open_submaps().infos(), truth, rules
+        )
     if arguments.json:
         print_json(result)
     else:
@@ -67,16 +97,24 @@ def rows_of(result: dict[str, Any]) -> list[tuple[str, str]]:
     for name in ("odometry", "corrected"):
         item = result[name]
         ate, rpe = item["ate_m"], item["rpe"]
-        rows.append((name, f"ATE {ate['rmse']:.3f} m rmse, {ate['median']:.3f} median, {ate['max']:.3f} largest ({item['poses']} poses)"))
+        errors = f"{ate['rmse']:.3f} m rmse, {ate['median']:.3f} median, {ate['max']:.3f} largest"
+        rows.append((name, f"ATE {errors} ({item['poses']} poses)"))
         if rpe is not None:
-            rows.append(("", f"RPE over {rpe['distance_m']:g} m: {rpe['translation_percent']:.2f} %, {rpe['rotation_deg_per_m']:.4f} deg/m"))
-    closures = result["closures"]
-    if closures is not None:
-        share = [("–" if closures[name] is None else f"{closures[name]:.1%}") for name in ("precision", "recall")]
-        rows.append(("closures", f"precision {share[0]} ({closures['right']} of {closures['accepted']} accepted are right)"))
-        rows.append(("", f"recall {share[1]} ({closures['right']} of {closures['possible']} possible comparisons)"))
-        if closures["median_error_m"] is not None:
-            rows.append(("", f"right ones: {closures['median_error_m']:.3f} m, {closures['median_error_deg']:.3f} deg median error"))
-        if closures["without_truth"]:
-            rows.append(("", f"{closures['without_truth']} comparisons without truth were left out"))
+            errors = f"{rpe['translation_percent']:.2f} %, {rpe['rotation_deg_per_m']:.4f} deg/m"
+            rows.append(("", f"RPE over {rpe['distance_m']:g} m: {errors}"))
+    found = result["closures"]
+    if found is not None:
+        precision, recall = (
+            "-" if found[name] is None else f"{found[name]:.1%}" for name in ("precision", "recall")
+        )
+        right = found["right"]
+        rows.append(
+            ("closures", f"precision {precision} ({right} of {found['accepted']} accepted are right)")
+        )
+        rows.append(("", f"recall {recall} ({right} of {found['possible']} possible comparisons)"))
+        if found["median_error_m"] is not None:
+            errors = f"{found['median_error_m']:.3f} m, {found['median_error_deg']:.3f} deg"
+            rows.append(("", f"right ones: {errors} median error"))
+        if found["without_truth"]:
+            rows.append(("", f"{found['without_truth']} comparisons without truth were left out"))
     return rows

@@ -22,13 +22,31 @@ EXAMPLES = """examples:
   gpgmap export run:12 --to geotiff grid_map --out exported
 """
 FORMATS = ("geotiff", "ply", "grid_map", "nav2", "xyz")
-GRID_MAP_LAYERS = ("elevation", "variance", "gradient_x", "gradient_y", "gradient_magnitude", "slope", "traversability")
+GRID_MAP_LAYERS = (
+    "elevation",
+    "variance",
+    "gradient_x",
+    "gradient_y",
+    "gradient_magnitude",
+    "slope",
+    "traversability",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_name", metavar="RUN", help="run folder, submap of it (RUN:7), or map file (.npz)")
-    parser.add_argument("--to", nargs="+", required=True, choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
-    parser.add_argument("--out", "-o", type=Path, metavar="PATH", help="name without suffix (default: in the run, exports/NAME)")
+    parser.add_argument(
+        "run_name", metavar="RUN", help="run folder, submap of it (RUN:7), or map file (.npz)"
+    )
+    parser.add_argument(
+        "--to", nargs="+", required=True, choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS)
+    )
+    parser.add_argument(
+        "--out",
+        "-o",
+        type=Path,
+        metavar="PATH",
+        help="name without suffix (default: in the run, exports/NAME)",
+    )
     add_json(parser)
 
 
@@ -57,7 +75,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def default_out(path: Path, name: str) -> Path:
-    folder = path if path.is_dir() else Path(name.rpartition(":")[0] or ".") if not path.exists() else path.parent
+    folder = (
+        path if path.is_dir() else Path(name.rpartition(":")[0] or ".") if not path.exists() else path.parent
+    )
     stem = path.resolve().name if path.is_dir() else Path(name).stem.replace(":", "_")
     return folder / "exports" / stem
 
@@ -99,9 +119,16 @@ def xyz(out: Path, gpgmap: Any, crs: Any) -> list[Path]:
 
     path = out.with_name(f"{out.name}.xyz")
     iy, ix = np.nonzero(gpgmap.known)
-    values = [gpgmap.grid.x[ix], gpgmap.grid.y[iy], gpgmap["elevation"][iy, ix], np.sqrt(gpgmap["variance"][iy, ix])]
+    values = [
+        gpgmap.grid.x[ix],
+        gpgmap.grid.y[iy],
+        gpgmap["elevation"][iy, ix],
+        np.sqrt(gpgmap["variance"][iy, ix]),
+    ]
     with staged(path) as beside:
-        np.savetxt(beside, np.column_stack(values), fmt="%.4f", header="x y z standard_deviation", comments="# ")
+        np.savetxt(
+            beside, np.column_stack(values), fmt="%.4f", header="x y z standard_deviation", comments="# "
+        )
     return [path]
 
 

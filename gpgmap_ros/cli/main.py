@@ -32,7 +32,9 @@ class Command:
 
 COMMANDS = (
     Command("demo", "make a drive, map it live over ROS 2, draw the result"),
-    Command("replay", "map a recording (rosbag2, MCAP, ROS 1), close loops, write a run folder with a report"),
+    Command(
+        "replay", "map a recording (rosbag2, MCAP, ROS 1), close loops, write a run folder with a report"
+    ),
     Command("play", "publish a recording on ROS 2 topics, with /clock"),
     Command("map", "map point cloud files (LAS, LAZ, PLY, PCD, XYZ, NPZ) of any size"),
     Command("tune", "learn the settings of terrain and noise from a recording or point clouds"),
@@ -79,7 +81,11 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         own.add_argument(
-            "-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
+            "-v",
+            "--verbose",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="show the traceback of an error",
         )
         module.add_arguments(own)
         own.set_defaults(run=module.run)

@@ -22,11 +22,13 @@ from gpgmap_ros.cli.common import (
 )
 from gpgmap_ros.progress import ProgressBar
 
-DESCRIPTION = """Map point cloud files: LAS, LAZ, PLY, PCD, XYZ (text) and NPZ (xyz or x, y, z; offset; epsg), any number and any size.
+DESCRIPTION = """Map point cloud files: LAS, LAZ, PLY, PCD, XYZ (text) and NPZ (xyz or x, y, z; offset; epsg), any
+number and any size.
 
-Points are read once, piece by piece, and forgotten: memory depends on the area, not on the number of points, and tiles
-that do not fit go to the disk. Coordinates and their system are kept (GeoTIFF). Resolution, length scale, relief and
-noise are read off a sample unless you give them. Of classified LAS files the ground points are used."""
+Points are read once, piece by piece, and forgotten: memory depends on the area, not on the number
+of points, and tiles that do not fit go to the disk. Coordinates and their system are kept
+(GeoTIFF). Resolution, length scale, relief and noise are read off a sample unless you give them. Of
+classified LAS files the ground points are used."""
 EXAMPLES = """examples:
   gpgmap map survey.laz
   gpgmap map tiles/*.las --set mapping.resolution=0.5 --out survey
@@ -37,11 +39,22 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="point cloud")
     add_output(parser, "the first file's name and _gpgmap")
-    parser.add_argument("--crs", metavar="EPSG:N", help="system of the coordinates, where the files do not say")
     parser.add_argument(
-        "--class", dest="classes", metavar="N,N", help="LAS classes to use, or 'all' (default: 2, ground, where there is any)"
+        "--crs", metavar="EPSG:N", help="system of the coordinates, where the files do not say"
     )
-    parser.add_argument("--memory", type=int, default=512, metavar="MB", help="for statistics; the rest is on disk (default: 512)")
+    parser.add_argument(
+        "--class",
+        dest="classes",
+        metavar="N,N",
+        help="LAS classes to use, or 'all' (default: 2, ground, where there is any)",
+    )
+    parser.add_argument(
+        "--memory",
+        type=int,
+        default=512,
+        metavar="MB",
+        help="for statistics; the rest is on disk (default: 512)",
+    )
     add_json(parser)
     add_settings(parser)
 
@@ -79,7 +92,9 @@ def run(arguments: argparse.Namespace) -> None:
             def progress(count: int) -> None:
                 spent = max(time.monotonic() - start, 1e-6)
                 left = ((planned.points or count) - count) / (count / spent)
-                bar.update(count, f"{count / 1e6:.1f} M points  {count / spent / 1e6:.1f} M/s  {left:.0f} s left")
+                bar.update(
+                    count, f"{count / 1e6:.1f} M points  {count / spent / 1e6:.1f} M/s  {left:.0f} s left"
+                )
 
             survey, adding = collect(sources, planned, tiles, arguments.memory << 20, progress)
         reading = time.monotonic() - start - adding
@@ -88,7 +103,10 @@ def run(arguments: argparse.Namespace) -> None:
         with ProgressBar("solving", 1) as bar:
             solve = time.monotonic()
             numbers, overview, small = write_survey(
-                folder, survey, crs, lambda done, total: bar.update((done + 1) / total, f"window {done + 1} of {total}")
+                folder,
+                survey,
+                crs,
+                lambda done, total: bar.update((done + 1) / total, f"window {done + 1} of {total}"),
             )
             solving = time.monotonic() - solve
     finally:
@@ -100,7 +118,9 @@ def run(arguments: argparse.Namespace) -> None:
         "map": {
             "resolution_m": grid.resolution, "cells": list(grid.shape), "origin": list(grid.origin), **numbers,
         },
-        "timings_s": {"adding": round(adding, 3), "reading": round(reading, 3), "solving and writing": round(solving, 3)},
+        "timings_s": {
+            "adding": round(adding, 3), "reading": round(reading, 3), "solving and writing": round(solving, 3),
+        },
         "largest_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         "seconds": {"all": round(time.monotonic() - begin, 3)},
     }  # fmt: skip
@@ -112,8 +132,14 @@ def run(arguments: argparse.Namespace) -> None:
     map_ = summary["map"]
     rows = [
         ("points", f"{survey.count:,} at {summary['points']['per_second'] / 1e6:.1f} million/s"),
-        ("map", f"{map_['known_m2']:,.0f} m2 known, {grid.shape[1]} x {grid.shape[0]} cells of {grid.resolution:g} m"),
-        ("system", crs.label or "not said: the GeoTIFFs have the files' coordinates and no name for them (--crs)"),
+        (
+            "map",
+            f"{map_['known_m2']:,.0f} m2 known, {grid.shape[1]} x {grid.shape[0]} cells of {grid.resolution:g} m",
+        ),
+        (
+            "system",
+            crs.label or "not said: the GeoTIFFs have the files' coordinates and no name for them (--crs)",
+        ),
         ("memory", f"{summary['largest_memory_mb']:.0f} MB at most"),
         ("time", f"{summary['seconds']['all']:.1f} s"),
         *(("warning", text) for text in warnings),

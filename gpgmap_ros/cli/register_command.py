@@ -10,10 +10,12 @@ import numpy as np
 
 from gpgmap_ros.cli.common import UsageError, add_json, add_settings, config_from, print_json, table
 
-DESCRIPTION = """Find how map A (the source) lies in map B (the target), from no initial guess; print pose, uncertainty, score and why it
-is accepted or not, and draw both maps, their overlap and what is left between them.
+DESCRIPTION = """Find how map A (the source) lies in map B (the target), from no initial guess; print pose,
+uncertainty, score and why it is accepted or not, and draw both maps, their overlap and what is left
+between them.
 
-A map is a run folder, one of its submaps (RUN:7), a map or submap file (.npz), or a point cloud with --resolution."""
+A map is a run folder, one of its submaps (RUN:7), a map or submap file (.npz), or a point cloud
+with --resolution."""
 EXAMPLES = """examples:
   gpgmap register run:3 run:21                           two submaps of a replay
   gpgmap register monday/map.npz tuesday/map.npz --out both.png
@@ -26,7 +28,14 @@ exit code: 0 also where the registration is refused; `accepted` in --json says w
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="A", help="map that is moved")
     parser.add_argument("target", metavar="B", help="map in whose frame the pose is")
-    parser.add_argument("--out", "-o", type=Path, default=Path("registration.png"), metavar="PNG", help="figure (default: registration.png)")
+    parser.add_argument(
+        "--out",
+        "-o",
+        type=Path,
+        default=Path("registration.png"),
+        metavar="PNG",
+        help="figure (default: registration.png)",
+    )
     parser.add_argument("--no-figure", action="store_true", help="only print")
     parser.add_argument("--resolution", type=float, metavar="M", help="cells for point clouds")
     add_json(parser)
@@ -87,7 +96,10 @@ def told(summary: dict[str, Any], result: Any) -> str:
     if summary["std_m"] is not None:
         (sx, sy, sz), yaw_std = summary["std_m"], summary["std_deg"][2]
         rows += [
-            ("position", f"x {x:.3f} ± {sx:.3f}  y {y:.3f} ± {sy:.3f}  z {z:.3f} ± {sz:.3f} m (A's frame in B's)"),
+            (
+                "position",
+                f"x {x:.3f} ± {sx:.3f}  y {y:.3f} ± {sy:.3f}  z {z:.3f} ± {sz:.3f} m (A's frame in B's)",
+            ),
             ("yaw", f"{summary['yaw_deg']:.3f} ± {yaw_std:.3f} deg"),
         ]
     rows += [

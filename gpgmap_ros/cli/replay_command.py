@@ -22,11 +22,13 @@ from gpgmap_ros.cli.common import (
 )
 from gpgmap_ros.progress import ProgressBar
 
-DESCRIPTION = """Map a recording offline, with the node's own pipeline: rosbag2 (sqlite3, MCAP), ROS 1 .bag, compressed, several at
-once. Guesses which topic has the clouds and what says where they were taken, and says what it chose.
+DESCRIPTION = """Map a recording offline, with the node's own pipeline: rosbag2 (sqlite3, MCAP), ROS 1 .bag,
+compressed, several at once. Guesses which topic has the clouds and what says where they were taken,
+and says what it chose.
 
-Writes a run folder: effective settings, trajectory (TUM), submaps, layers (GeoTIFF, PNG, NPZ), closures (g2o) and
-report.html. Ctrl-C ends early and keeps what is there. A damaged recording is used as far as it reads."""
+Writes a run folder: effective settings, trajectory (TUM), submaps, layers (GeoTIFF, PNG, NPZ),
+closures (g2o) and report.html. Ctrl-C ends early and keeps what is there. A damaged recording is
+used as far as it reads."""
 EXAMPLES = """examples:
   gpgmap replay my_bag                                   everything guessed; open my_bag_gpgmap/report.html
   gpgmap replay drive_0.mcap drive_1.mcap --out run      several files, one after the other or side by side
@@ -42,14 +44,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group("what is read (guessed unless told)")
     source.add_argument("--topic", metavar="NAME", help="topic of the point clouds")
     poses = source.add_mutually_exclusive_group()
-    poses.add_argument("--odom", metavar="NAME", help="topic of the poses: Odometry, PoseStamped and their kin")
+    poses.add_argument(
+        "--odom", metavar="NAME", help="topic of the poses: Odometry, PoseStamped and their kin"
+    )
     poses.add_argument("--tf", action="store_true", help="poses from /tf")
     poses.add_argument("--still", action="store_true", help="no poses: the sensor did not move")
     source.add_argument("--map-frame", metavar="FRAME", help="gravity-aligned frame of the map")
-    source.add_argument("--from", dest="start", type=float, metavar="S", help="begin this many seconds into the recording")
+    source.add_argument(
+        "--from", dest="start", type=float, metavar="S", help="begin this many seconds into the recording"
+    )
     source.add_argument("--to", dest="stop", type=float, metavar="S", help="end there")
-    source.add_argument("--rate", type=float, default=0.0, metavar="X", help="times real time (default: as fast as it goes)")
-    parser.add_argument("--rerun", action="store_true", help="stream to the Rerun viewer (pip install rerun-sdk)")
+    source.add_argument(
+        "--rate", type=float, default=0.0, metavar="X", help="times real time (default: as fast as it goes)"
+    )
+    parser.add_argument(
+        "--rerun", action="store_true", help="stream to the Rerun viewer (pip install rerun-sdk)"
+    )
     add_json(parser)
     add_settings(parser)
 
@@ -117,7 +127,11 @@ def replayed(
         bar.update(0, "map")
         gpgmap = replay.finish()
         summary["status"] = "interrupted" if interrupted else "complete"
-        seconds = (replay.odometry.stamps[-1] - replay.odometry.stamps[0]) / 1e9 if len(replay.odometry) > 1 else 0.0
+        seconds = (
+            (replay.odometry.stamps[-1] - replay.odometry.stamps[0]) / 1e9
+            if len(replay.odometry) > 1
+            else 0.0
+        )
         summary["times_real_time"] = round(float(seconds) / mapped, 2) if seconds else None
         summary["losses"] = list(recording.losses)
         summary = write_results(folder, replay, gpgmap, summary, lambda stage: bar.advance(1, stage))
@@ -173,7 +187,9 @@ def window(
     return at[0], at[1]
 
 
-def follow(replay: Any, recording: Any, limits: tuple[int | None, int | None], rate: float, viewer: Any) -> bool:
+def follow(
+    replay: Any, recording: Any, limits: tuple[int | None, int | None], rate: float, viewer: Any
+) -> bool:
     """Map cloud after cloud with a progress bar; True if the user ended it."""
     first = limits[0] if limits[0] is not None else recording.start
     last = recording.end if limits[1] is None else min(limits[1], recording.end or limits[1])
@@ -190,7 +206,9 @@ def follow(replay: Any, recording: Any, limits: tuple[int | None, int | None], r
                     time.sleep(max(ahead, 0.0))
                     lag = max(-ahead, 0.0)
                 points += step.report.used
-                bar.update(done, note(replay.tally.used, points, done, total, spent, lag if rate > 0.0 else None))
+                bar.update(
+                    done, note(replay.tally.used, points, done, total, spent, lag if rate > 0.0 else None)
+                )
                 if viewer is not None:
                     viewer.step(step, replay.config.map_frame)
     except KeyboardInterrupt:
@@ -211,7 +229,10 @@ def told(summary: dict[str, Any], folder: Any) -> str:
     clouds, closures, map_ = summary["clouds"], summary["closures"], summary["map"]
     dropped = sum(clouds["dropped"].values())
     rows = [
-        ("clouds", f"{clouds['used']} of {clouds['read']} used" + (f", {dropped} dropped" if dropped else "")),
+        (
+            "clouds",
+            f"{clouds['used']} of {clouds['read']} used" + (f", {dropped} dropped" if dropped else ""),
+        ),
         ("way", f"{summary['way_m']:.1f} m in {summary['seconds_of_data']:.1f} s"),
         ("submaps", str(summary["submaps"])),
         (
@@ -223,7 +244,12 @@ def told(summary: dict[str, Any], folder: Any) -> str:
     if map_ is not None:
         rows.append(("map", f"{map_['known_m2']:,.0f} m2 known, cells of {map_['resolution_m']:g} m"))
     speed = f", {summary['times_real_time']:.1f} times real time" if summary["times_real_time"] else ""
-    rows.append(("time", f"{summary['seconds']['mapping']:.1f} s mapping{speed}; {summary['seconds']['all']:.1f} s in all"))
+    rows.append(
+        (
+            "time",
+            f"{summary['seconds']['mapping']:.1f} s mapping{speed}; {summary['seconds']['all']:.1f} s in all",
+        )
+    )
     for text in (*summary["losses"], *summary["warnings"]):
         rows.append(("warning", text))
     rows.append(("report", str(folder.report)))

@@ -19,8 +19,9 @@ from gpgmap_ros.cli.common import (
 )
 from gpgmap_ros.progress import ProgressBar
 
-DESCRIPTION = """Learn length scale, relief and noise from a recording or from point cloud files, by the evidence (marginal likelihood)
-of some points, and judge them on points held out. Prints both before and after, and writes a settings file."""
+DESCRIPTION = """Learn length scale, relief and noise from a recording or from point cloud files, by the evidence
+(marginal likelihood) of some points, and judge them on points held out. Prints both before and
+after, and writes a settings file."""
 EXAMPLES = """examples:
   gpgmap tune my_bag --out mine.yaml && gpgmap replay my_bag --config mine.yaml
   gpgmap tune survey.laz --set mapping.resolution=0.5
@@ -29,8 +30,17 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sources", nargs="+", type=Path, metavar="BAG|FILE", help="one recording, or point cloud files")
-    parser.add_argument("--out", "-o", type=Path, default=Path("tuned.yaml"), metavar="FILE", help="settings file (default: tuned.yaml)")
+    parser.add_argument(
+        "sources", nargs="+", type=Path, metavar="BAG|FILE", help="one recording, or point cloud files"
+    )
+    parser.add_argument(
+        "--out",
+        "-o",
+        type=Path,
+        default=Path("tuned.yaml"),
+        metavar="FILE",
+        help="settings file (default: tuned.yaml)",
+    )
     parser.add_argument("--topic", metavar="NAME", help="topic of the point clouds")
     parser.add_argument("--odom", metavar="NAME", help="topic of the poses")
     parser.add_argument("--still", action="store_true", help="the sensor did not move")
@@ -65,10 +75,13 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(
             {
-                "settings": {name: {"before": before, "after": after} for name, before, after in tuned.changed},
+                "settings": {
+                    name: {"before": before, "after": after} for name, before, after in tuned.changed
+                },
                 "evidence_per_point": {"before": tuned.evidence[0], "after": tuned.evidence[1]},
                 "held_out": {
-                    when: dataclasses.asdict(score) for when, score in zip(("before", "after"), tuned.score, strict=True)
+                    when: dataclasses.asdict(score)
+                    for when, score in zip(("before", "after"), tuned.score, strict=True)
                 },
                 "points": {"learned_from": tuned.points[0], "held_out": tuned.points[1]},
                 "tried": tuned.tried,
@@ -77,12 +90,15 @@ def run(arguments: argparse.Namespace) -> None:
             }
         )
         return
-    rows: list[tuple[str, str]] = [(name, f"{before:.4g} -> {after:.4g}") for name, before, after in tuned.changed]
+    rows: list[tuple[str, str]] = [
+        (name, f"{before:.4g} -> {after:.4g}") for name, before, after in tuned.changed
+    ]
     (first, last), (evidence_0, evidence_1) = tuned.score, tuned.evidence
     rows += [
         ("evidence", f"{evidence_0:.3f} -> {evidence_1:.3f} nats per point ({tuned.points[0]:,} points learned from)"),
         ("held out", f"{first.log_density:.3f} -> {last.log_density:.3f} nats per point ({tuned.points[1]:,} points)"),
-        ("", f"RMSE {first.rmse:.3f} -> {last.rmse:.3f} m; within 2 std {first.within:.1%} -> {last.within:.1%} (95.4% would be right)"),
+        ("", f"RMSE {first.rmse:.3f} -> {last.rmse:.3f} m"),
+        ("", f"within 2 std {first.within:.1%} -> {last.within:.1%} (95.4% would be right)"),
         *(("warning", text) for text in tuned.warnings),
         ("file", str(arguments.out)),
     ]  # fmt: skip

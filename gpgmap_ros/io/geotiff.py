@@ -49,7 +49,11 @@ class Crs:
 
     @property
     def label(self) -> str:
-        return f"EPSG:{self.epsg}" if self.epsg else self.name or ("as in the files" if self.keys or self.wkt else "")
+        return (
+            f"EPSG:{self.epsg}"
+            if self.epsg
+            else self.name or ("as in the files" if self.keys or self.wkt else "")
+        )
 
 
 class GeoTiffWriter:
@@ -80,7 +84,9 @@ class GeoTiffWriter:
     def __enter__(self) -> GeoTiffWriter:
         self._file = self._staged.open("wb")
         # the offset of the directory follows when it is known
-        self._file.write(struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0) if self._big else struct.pack("<2sHI", b"II", 42, 0))
+        self._file.write(
+            struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0) if self._big else struct.pack("<2sHI", b"II", 42, 0)
+        )
         return self
 
     def __exit__(
@@ -165,7 +171,9 @@ class GeoTiffWriter:
         field, count_letter, inline = ("Q", "Q", 8) if self._big else ("I", "H", 4)
         entries = []
         for tag, (code, size, letter), values in tags:
-            data = values.encode() + b"\0" if letter == "s" else struct.pack(f"<{len(values)}{letter}", *values)
+            data = (
+                values.encode() + b"\0" if letter == "s" else struct.pack(f"<{len(values)}{letter}", *values)
+            )
             count = len(data) // size
             if len(data) > inline:
                 self._file.seek(self._file.tell() + self._file.tell() % 2)  # values begin at even bytes
@@ -175,7 +183,9 @@ class GeoTiffWriter:
             entries.append(struct.pack(f"<HH{field}", tag, code, count) + data.ljust(inline, b"\0"))
         self._file.seek(self._file.tell() + self._file.tell() % 2)
         at = self._file.tell()
-        self._file.write(struct.pack(f"<{count_letter}", len(entries)) + b"".join(entries) + struct.pack(f"<{field}", 0))
+        self._file.write(
+            struct.pack(f"<{count_letter}", len(entries)) + b"".join(entries) + struct.pack(f"<{field}", 0)
+        )
         return at
 
 

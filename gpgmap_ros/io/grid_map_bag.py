@@ -35,16 +35,24 @@ def write_grid_map_bag(path: Path, gpgmap: GPGMap, layers: Sequence[str]) -> Non
         orientation=types["geometry_msgs/msg/Quaternion"](x=0.0, y=0.0, z=0.0, w=1.0),
     )
     dimension, layout = types["std_msgs/msg/MultiArrayDimension"], types["std_msgs/msg/MultiArrayLayout"]
-    shape = layout(dim=[dimension(label=label, size=size, stride=stride) for label, size, stride in geometry.dimensions], data_offset=0)
+    shape = layout(
+        dim=[dimension(label=label, size=size, stride=stride) for label, size, stride in geometry.dimensions],
+        data_offset=0,
+    )
     message = types["grid_map_msgs/msg/GridMap"](
         header=types["std_msgs/msg/Header"](stamp=time, frame_id=gpgmap.frame_id),
         info=types["grid_map_msgs/msg/GridMapInfo"](
-            resolution=float(geometry.resolution), length_x=float(geometry.length_x), length_y=float(geometry.length_y), pose=pose
+            resolution=float(geometry.resolution),
+            length_x=float(geometry.length_x),
+            length_y=float(geometry.length_y),
+            pose=pose,
         ),
         layers=list(layers),
         basic_layers=["elevation"],
         data=[
-            types["std_msgs/msg/Float32MultiArray"](layout=shape, data=np.asarray(grid_map_from_layer(gpgmap[name])))
+            types["std_msgs/msg/Float32MultiArray"](
+                layout=shape, data=np.asarray(grid_map_from_layer(gpgmap[name]))
+            )
             for name in layers
         ],
         outer_start_index=0,

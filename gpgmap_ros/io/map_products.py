@@ -28,14 +28,24 @@ UNITS = {
     "slope": "rad",
     "traversability": "probability",
 }
-GEOTIFF_LAYERS = ("elevation", "variance", "gradient_x", "gradient_y", "gradient_magnitude", "slope", "traversability")
+GEOTIFF_LAYERS = (
+    "elevation",
+    "variance",
+    "gradient_x",
+    "gradient_y",
+    "gradient_magnitude",
+    "slope",
+    "traversability",
+)
 
 
 class MapError(ValueError):
     """A file that is no map: which, and why."""
 
 
-def write_geotiffs(folder: Path, gpgmap: GPGMap, crs: Crs, layers: Iterable[str] = GEOTIFF_LAYERS) -> list[Path]:
+def write_geotiffs(
+    folder: Path, gpgmap: GPGMap, crs: Crs, layers: Iterable[str] = GEOTIFF_LAYERS
+) -> list[Path]:
     """One file for each layer. The variance is that of known ground: elsewhere there is nodata, as in the others."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -53,7 +63,7 @@ def write_geotiffs(folder: Path, gpgmap: GPGMap, crs: Crs, layers: Iterable[str]
 
 
 def write_map_npz(path: Path, gpgmap: GPGMap, crs: Crs) -> None:
-    """The layers of the posterior `[iy, ix]`, origin (x, y of the corner of cell (0, 0)), resolution, frame, EPSG code."""
+    """Layers of the posterior `[iy, ix]`, origin (x, y of the corner of cell (0, 0)), resolution, frame, EPSG code."""
     with staged(path) as beside, beside.open("wb") as file:
         np.savez_compressed(
             file,

@@ -15,7 +15,9 @@ def triangles_of(known: NDArray[np.bool_]) -> NDArray[np.int32]:
     """(M, 3) numbers of known cells, counted in the order of the layer; seen from above, counter-clockwise."""
     number = np.cumsum(known.ravel()).reshape(known.shape).astype(np.int32) - 1
     whole = known[:-1, :-1] & known[1:, :-1] & known[:-1, 1:] & known[1:, 1:]
-    sw, se, nw, ne = (part[whole] for part in (number[:-1, :-1], number[:-1, 1:], number[1:, :-1], number[1:, 1:]))
+    sw, se, nw, ne = (
+        part[whole] for part in (number[:-1, :-1], number[:-1, 1:], number[1:, :-1], number[1:, 1:])
+    )
     return np.concatenate([np.column_stack([sw, se, ne]), np.column_stack([sw, ne, nw])])
 
 
@@ -44,7 +46,9 @@ def write_mesh(path: Path, gpgmap: GPGMap, colours: NDArray[np.uint8]) -> tuple[
     faces = np.empty(len(triangles), dtype=[("count", "u1"), ("vertices", "<i4", (3,))])
     faces["count"], faces["vertices"] = 3, triangles
     names = {"<f8": "double", "<f4": "float", "|u1": "uchar"}
-    properties = "".join(f"property {names[vertices.dtype[name].str]} {name}\n" for name in vertices.dtype.names or ())
+    properties = "".join(
+        f"property {names[vertices.dtype[name].str]} {name}\n" for name in vertices.dtype.names or ()
+    )
     header = (
         "ply\nformat binary_little_endian 1.0\n"
         f"comment frame {gpgmap.frame_id}, metres\n"

@@ -1,7 +1,7 @@
 """Traversability as a map for nav2_map_server: a PGM and its YAML, in the mode `trinary`.
 
-The server reads occupancy as (255 - pixel) / 255: white is free, black is occupied, and what lies between the thresholds
-is unknown.
+The server reads occupancy as (255 - pixel) / 255: white is free, black is occupied, and what lies between the
+thresholds is unknown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def write_nav2_map(path: Path, gpgmap: GPGMap, free: float = 0.8, occupied: floa
     rows, columns = image.shape
     pgm, yaml = path.with_suffix(".pgm"), path.with_suffix(".yaml")
     with staged(pgm) as beside:
-        beside.write_bytes(f"P5\n# gpgmap, {gpgmap.grid.resolution:g} m/pixel\n{columns} {rows}\n255\n".encode() + image.tobytes())
+        beside.write_bytes(
+            f"P5\n# gpgmap, {gpgmap.grid.resolution:g} m/pixel\n{columns} {rows}\n255\n".encode()
+            + image.tobytes()
+        )
     x, y = gpgmap.grid.origin
     write_text(
         yaml,

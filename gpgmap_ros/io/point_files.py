@@ -1,9 +1,9 @@
 """Point clouds in files, a piece at a time: LAS, LAZ, PLY, PCD, XYZ, NPZ. No file is ever in memory as a whole.
 
-    source = open_points(path)
-    for xyz in source.pieces():         # (N, 3) float64, N at most PIECE
-        ...
-    source.sample(1_000_000)            # spread over the whole file
+source = open_points(path)
+for xyz in source.pieces():         # (N, 3) float64, N at most PIECE
+    ...
+source.sample(1_000_000)            # spread over the whole file
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _las(path: Path, classes: tuple[int, ...] | None) -> PointSource:
                     xyz = xyz[np.isin(np.asarray(points.classification), wanted)]
                 yield xyz
 
-    return PointSource(path, count if wanted is None else None if not count else count, crs, read, note)
+    return PointSource(path, count, crs, read, note)
 
 
 def _las_crs(header: Any) -> Crs:
@@ -165,7 +165,7 @@ def _las_crs(header: Any) -> Crs:
 
 
 def epsg_of(wkt: str) -> int:
-    """The code of the horizontal part: of PROJCS (or PROJCRS) itself, not of what it is made of; 0 where it has none."""
+    """The code of the horizontal part: of PROJCS (or PROJCRS) itself, not of its parts; 0 where it has none."""
     horizontal = re.search(r"PROJ(?:CS|CRS)\[", wkt)
     if not horizontal:
         return 0
@@ -202,7 +202,9 @@ def _npz(path: Path) -> PointSource:
     crs = _npz_crs(plain)
     whole = next((name for name in ("xyz", "points") if name in names), None)
     if whole is None and not {"x", "y", "z"} <= names:
-        raise ValueError(f"it has neither xyz, points, nor x, y, z, but {', '.join(sorted(names)) or 'nothing'}")
+        raise ValueError(
+            f"it has neither xyz, points, nor x, y, z, but {', '.join(sorted(names)) or 'nothing'}"
+        )
     members = [whole] if whole else ["x", "y", "z"]
     count = _npy_shape(path, members[0])[0]
 
@@ -265,7 +267,9 @@ def _npy(path: Path) -> PointSource:
     return PointSource(path, shape[0], Crs(), read)
 
 
-def _rows(file: IO[bytes], stride: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[NDArray[Any]]:
+def _rows(
+    file: IO[bytes], stride: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Iterator[NDArray[Any]]:
     """Rows of an array, a piece at a time; of every `stride` pieces the first."""
     per_row = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
     size = PIECE if stride == 1 else PIECE // 16
@@ -285,8 +289,9 @@ def _rows(file: IO[bytes], stride: int, shape: tuple[int, ...], dtype: np.dtype[
 # -- PLY, PCD: records of fixed size, or text ------------------------------------------------------------
 
 PLY_TYPES = {
-    "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4", "double": "f8",
-    "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4", "float32": "f4",
+    "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4",
+    "float": "f4", "double": "f8", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2",
+    "int32": "i4", "uint32": "u4", "float32": "f4",
     "float64": "f8",
 }  # fmt: skip
 
@@ -333,7 +338,9 @@ def _pcd(path: Path) -> PointSource:
         start = file.tell()
     names, sizes, kinds = header["FIELDS"], header["SIZE"], header["TYPE"]
     repeats = [int(value) for value in header.get("COUNT", ["1"] * len(names))]
-    count = int(header["POINTS"][0]) if "POINTS" in header else int(header["WIDTH"][0]) * int(header["HEIGHT"][0])
+    count = (
+        int(header["POINTS"][0]) if "POINTS" in header else int(header["WIDTH"][0]) * int(header["HEIGHT"][0])
+    )
     _require_xyz(names)
     letters = {"F": "f", "I": "i", "U": "u"}
     dtype = np.dtype(
@@ -341,7 +348,9 @@ def _pcd(path: Path) -> PointSource:
             (f"{name}{number}" if names.index(name) != number else name, f"<{letters[kind]}{size}", (repeat,))
             if repeat != 1
             else (f"{name}{number}" if names.index(name) != number else name, f"<{letters[kind]}{size}")
-            for number, (name, size, kind, repeat) in enumerate(zip(names, sizes, kinds, repeats, strict=True))
+            for number, (name, size, kind, repeat) in enumerate(
+                zip(names, sizes, kinds, repeats, strict=True)
+            )
         ]
     )
     storage = header["DATA"][0].lower()
@@ -380,7 +389,9 @@ def _pcd_compressed(path: Path, count: int, dtype: np.dtype[Any], start: int) ->
         columns, at = {}, 0
         for name in dtype.names or ():
             kind = dtype[name]
-            columns[name] = np.frombuffer(data, dtype=kind.base, count=count * int(np.prod(kind.shape, dtype=int)), offset=at)
+            columns[name] = np.frombuffer(
+                data, dtype=kind.base, count=count * int(np.prod(kind.shape, dtype=int)), offset=at
+            )
             at += count * kind.itemsize
         xyz = np.column_stack([columns["x"], columns["y"], columns["z"]]).astype(np.float64)
         for first in range(0, count, PIECE):

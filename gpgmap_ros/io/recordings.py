@@ -163,7 +163,9 @@ class Recording:
     def _opened_file(self, path: Path) -> _Part:
         ending = _ending(path)
         if ending not in FILES:
-            raise BagError(f"{path}: no bag: expected a folder, or a file that ends in {', '.join(FILES[:3])}")
+            raise BagError(
+                f"{path}: no bag: expected a folder, or a file that ends in {', '.join(FILES[:3])}"
+            )
         if path.suffix == ".zstd":
             raise BagError(f"{path}: is compressed as a whole: unpack it (`zstd -d`), or name its folder")
         opener = _ros1_part if ending in (".bag", ".active") else _ros2_part
@@ -176,7 +178,9 @@ class Recording:
                 raise BagError(
                     f"{path}: can't be read ({_one_line(error)}): try `sqlite3 {path.name} .recover`"
                 ) from error
-            self.losses.append(f"{path}: has no usable index ({_one_line(error)}): scanned from its beginning")
+            self.losses.append(
+                f"{path}: has no usable index ({_one_line(error)}): scanned from its beginning"
+            )
             return self._scanned(path)
 
     def _scanned(self, path: Path) -> _Part:

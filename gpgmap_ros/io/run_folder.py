@@ -1,14 +1,14 @@
 """A run on disk: where each result of `gpgmap replay` and `gpgmap map` lies, for those who write and who read it.
 
-    run.json                what was used, what happened, what was lost; written first and again at the end
-    config.yaml             the effective settings
-    trajectory.txt          where the robot was, corrected by the closures (TUM format)
-    odometry.txt            where the recording says it was (TUM format)
-    submaps/                finished submaps
-    closures.g2o, .json     the pose graph; every comparison of two submaps with its verdict
-    map.npz                 all layers of the map
-    layers/                 each layer as GeoTIFF and PNG
-    report.html             everything to look at
+run.json                what was used, what happened, what was lost; written first and again at the end
+config.yaml             the effective settings
+trajectory.txt          where the robot was, corrected by the closures (TUM format)
+odometry.txt            where the recording says it was (TUM format)
+submaps/                finished submaps
+closures.g2o, .json     the pose graph; every comparison of two submaps with its verdict
+map.npz                 all layers of the map
+layers/                 each layer as GeoTIFF and PNG
+report.html             everything to look at
 """
 
 from __future__ import annotations

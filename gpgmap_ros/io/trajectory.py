@@ -56,7 +56,9 @@ def write_tum(path: Path, trajectory: Trajectory) -> None:
     rows = []
     if len(trajectory):
         quaternions = Rotation.from_matrix(trajectory.poses[:, :3, :3]).as_quat(canonical=True)
-        for stamp, position, quaternion in zip(trajectory.stamps, trajectory.positions, quaternions, strict=True):
+        for stamp, position, quaternion in zip(
+            trajectory.stamps, trajectory.positions, quaternions, strict=True
+        ):
             numbers = " ".join(f"{value:.9g}" for value in (*position, *quaternion))
             rows.append(f"{stamp // NANOSECONDS}.{stamp % NANOSECONDS:09d} {numbers}\n")
     with staged(path) as beside:
@@ -80,7 +82,9 @@ def read_tum(path: Path) -> Trajectory:
         except ValueError:
             raise TrajectoryError(f"{path}: line {number} is no pose: {line[:60]!r}") from None
         if len(values) != 8 or not np.isfinite(values).all() or np.linalg.norm(values[4:]) < 1e-6:
-            raise TrajectoryError(f"{path}: line {number}: expected 'time x y z qx qy qz qw', got {line[:60]!r}")
+            raise TrajectoryError(
+                f"{path}: line {number}: expected 'time x y z qx qy qz qw', got {line[:60]!r}"
+            )
         seconds, _, fraction = parts[0].partition(".")
         exact = seconds.lstrip("-").isdigit() and (fraction.isdigit() or not fraction)
         # a double can't hold nanoseconds since 1970

@@ -148,7 +148,9 @@ class Survey:
     def _loaded(self, key: tuple[int, int]) -> Statistics:
         spacing_x, spacing_y = self._prior.spacing
         s = Statistics(
-            Axis(spacing_x, key[1] * TILE_BLOCKS, TILE_BLOCKS), Axis(spacing_y, key[0] * TILE_BLOCKS, TILE_BLOCKS), 0.0
+            Axis(spacing_x, key[1] * TILE_BLOCKS, TILE_BLOCKS),
+            Axis(spacing_y, key[0] * TILE_BLOCKS, TILE_BLOCKS),
+            0.0,
         )
         if key in self._stored:
             with np.load(self._path(key)) as file:
@@ -198,10 +200,16 @@ class Survey:
         spacing_x, spacing_y = self._prior.spacing
         x_min, y_min, x_max, y_max = grid.bounds
         found: list[Blocks] = []
-        for row in range(int(y_min // (spacing_y * TILE_BLOCKS)), int(y_max // (spacing_y * TILE_BLOCKS)) + 1):
-            for column in range(int(x_min // (spacing_x * TILE_BLOCKS)), int(x_max // (spacing_x * TILE_BLOCKS)) + 1):
+        for row in range(
+            int(y_min // (spacing_y * TILE_BLOCKS)), int(y_max // (spacing_y * TILE_BLOCKS)) + 1
+        ):
+            for column in range(
+                int(x_min // (spacing_x * TILE_BLOCKS)), int(x_max // (spacing_x * TILE_BLOCKS)) + 1
+            ):
                 if (row, column) in self._tiles or (row, column) in self._stored:
-                    found.append(_blocks_of(self._tile((row, column)), 1.0 / self.config.mapping.finest_std**2))
+                    found.append(
+                        _blocks_of(self._tile((row, column)), 1.0 / self.config.mapping.finest_std**2)
+                    )
         if not found or not any(len(item.index) for item in found):
             return None
         joined = {

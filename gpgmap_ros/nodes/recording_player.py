@@ -37,7 +37,9 @@ class RecordingPlayer(Node):
     def __init__(self, types: dict[str, str], rate: float, clock: bool) -> None:
         super().__init__("gpgmap_play")
         self._rate = rate
-        self._topics = {name: self._publisher(name, SAME_LAYOUT.get(kind, kind)) for name, kind in types.items()}
+        self._topics = {
+            name: self._publisher(name, SAME_LAYOUT.get(kind, kind)) for name, kind in types.items()
+        }
         self._clock = self.create_publisher(Clock, "/clock", 10) if clock else None
         self._ros1 = get_typestore(Stores.ROS1_NOETIC)
         self.sent: Counter[str] = Counter()
@@ -45,7 +47,9 @@ class RecordingPlayer(Node):
     def _publisher(self, topic: str, type_name: str) -> Publisher:
         static = topic.endswith("tf_static")
         durability = DurabilityPolicy.TRANSIENT_LOCAL if static else DurabilityPolicy.VOLATILE
-        return self.create_publisher(message_class(type_name), topic, QoSProfile(depth=100, durability=durability))
+        return self.create_publisher(
+            message_class(type_name), topic, QoSProfile(depth=100, durability=durability)
+        )
 
     def listeners(self) -> int:
         return sum(publisher.get_subscription_count() for publisher in self._topics.values())
@@ -103,7 +107,7 @@ def play(
     wait: float,
     progress: Callable[[int, float], None],
 ) -> Counter[str]:
-    """Publish messages; how many on each topic. BagError where nobody listens within `wait` seconds (0: not waited for)."""
+    """Publish messages; how many on each topic. BagError where nobody listens within `wait` seconds (if > 0)."""
     rclpy.init()
     try:
         player = RecordingPlayer(types, rate, clock)

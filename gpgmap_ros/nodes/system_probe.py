@@ -1,4 +1,4 @@
-"""Looks at a running ROS 2 system for a few seconds: who publishes clouds and poses, with which QoS, in which frames."""
+"""Looks at a running ROS 2 system for a while: who publishes clouds and poses, with which QoS, in which frames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.nodes.messages import nanoseconds
-from gpgmap_ros.offline.checkup import GOOD, NOTE, WRONG, Finding
+from gpgmap_ros.findings import GOOD, NOTE, WRONG, Finding
 
 CLOUD = "sensor_msgs/msg/PointCloud2"
 ODOMETRY = "nav_msgs/msg/Odometry"
@@ -100,14 +100,21 @@ def findings(probe: Probe, config: Config, seconds: float) -> Iterator[Finding]:
     if odometry:
         yield Finding("odometry", GOOD, ", ".join(odometry))
     if not probe.moving and not odometry:
-        yield Finding("poses", WRONG, "no moving transform on /tf and no odometry", "start the robot's odometry")
+        yield Finding(
+            "poses", WRONG, "no moving transform on /tf and no odometry", "start the robot's odometry"
+        )
 
 
 def mapping_nodes(probe: Probe) -> Iterator[Finding]:
     maps = [name for name, _ in probe.get_topic_names_and_types() if name.endswith(OUTPUT)]
     maps = [name for name in maps if probe.count_publishers(name)]
     if not maps:
-        yield Finding("mapping_node", NOTE, "none is running", "ros2 launch gpgmap_ros gpgmap.launch.py points:=/your/points")
+        yield Finding(
+            "mapping_node",
+            NOTE,
+            "none is running",
+            "ros2 launch gpgmap_ros gpgmap.launch.py points:=/your/points",
+        )
     for name in maps:
         yield Finding("mapping_node", GOOD, f"{name.removesuffix(OUTPUT)} publishes maps")
 
@@ -121,7 +128,7 @@ def cloud_topic(probe: Probe, topic: str, config: Config, seconds: float) -> Ite
     if not seen:
         yield Finding(
             "clouds", WRONG, f"{topic} is announced, but nothing came in {seconds:.0f} s",
-            "is the sensor running? Clouds above 0.5 MB sent best effort are lost by Fast DDS's defaults: see docs/ros.md",
+            "is the sensor running? Large clouds sent best effort are lost by Fast DDS's defaults: see docs/ros.md",
         )  # fmt: skip
         return
     arrival, stamp, frame, size = seen[-1]

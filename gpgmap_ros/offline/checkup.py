@@ -10,33 +10,22 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from gpgmap_ros.config import Config
+from gpgmap_ros.findings import GOOD, NOTE, WRONG, Finding
 from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.pointcloud2 import CloudError, check_layout, read_xyz
 from gpgmap_ros.io.recordings import Decoder, Recording
 from gpgmap_ros.offline.choosing import Choice, ChoiceError, Wish, choose
-from gpgmap_ros.offline.poses import frame, nanoseconds
-from gpgmap_ros.offline.replay import poses_for
-from gpgmap_ros.transform_buffer import TransformUnavailable
+from gpgmap_ros.offline.poses import Poses, frame, nanoseconds
+from gpgmap_ros.offline.replay import PATIENCE, poses_for
+from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
 
-GOOD, NOTE, WRONG = "good", "note", "wrong"
 LOOK_CLOUDS = 200
 """Clouds of a recording that are looked at."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """status: good, note (works, but know it) or wrong; remedy: what to do about it"""
-
-    subject: str
-    status: str
-    text: str
-    remedy: str = ""
 
 
 # -- the installation ------------------------------------------------------------------------------------
@@ -53,7 +42,12 @@ ROS_MODULES = ("rclpy", "sensor_msgs.msg", "nav_msgs.msg", "tf2_msgs.msg", "grid
 def installation() -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 10)
-    yield Finding("Python", GOOD if good else WRONG, f"{version} on {platform.platform()}", "" if good else "use 3.10 or newer")
+    yield Finding(
+        "Python",
+        GOOD if good else WRONG,
+        f"{version} on {platform.platform()}",
+        "" if good else "use 3.10 or newer",
+    )
     for name in NEEDED:
         yield _package(name, WRONG, f"pip install {name}")
     for name, what in OPTIONAL.items():
@@ -85,14 +79,22 @@ def _cache() -> Finding:
 def _ros() -> Iterator[Finding]:
     missing = [name for name in ROS_MODULES if not _importable(name)]
     if missing:
-        remedy = "`make setup`, or source your ROS 2 installation; replay, map and the other offline commands need none of it"
+        remedy = "`make setup`, or source your ROS 2 installation; the offline commands need none of it"
         yield Finding("ROS 2", NOTE, f"not importable: {', '.join(missing)}", remedy)
         return
     distribution = os.environ.get("ROS_DISTRO", "from wheels")
-    domain, reach = os.environ.get("ROS_DOMAIN_ID", "0"), os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
+    domain, reach = (
+        os.environ.get("ROS_DOMAIN_ID", "0"),
+        os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET"),
+    )
     yield Finding("ROS 2", GOOD, f"{distribution}; ROS_DOMAIN_ID {domain}, discovery range {reach}")
     if os.environ.get("ROS_LOCALHOST_ONLY") == "1":
-        yield Finding("ROS 2", NOTE, "ROS_LOCALHOST_ONLY=1: other machines are not seen", "unset it for a robot's network")
+        yield Finding(
+            "ROS 2",
+            NOTE,
+            "ROS_LOCALHOST_ONLY=1: other machines are not seen",
+            "unset it for a robot's network",
+        )
 
 
 def _importable(name: str) -> bool:
@@ -126,7 +128,7 @@ def recording_findings(paths: list[Path], wish: Wish, config: Config) -> Iterato
 def _clouds(recording: Recording, choice: Choice, config: Config) -> Iterator[Finding]:
     decoder, poses = Decoder(), poses_for(choice)
     stamps, received, sizes, shares, ranges = [], [], [], [], []
-    pending: list[tuple[str, int]] = []
+    coverage = _Coverage(poses)
     bad: list[str] = []
     fields = ""
     for message in recording.messages(choice.topics):
@@ -135,9 +137,10 @@ def _clouds(recording: Recording, choice: Choice, config: Config) -> Iterator[Fi
                 poses.insert(decoder(message), message.topic)
             except (BagError, ValueError) as error:
                 bad.append(str(error))
+            coverage.look()
             continue
         if len(stamps) >= LOOK_CLOUDS:
-            if pending and message.time - received[-1] < 5_000_000_000:
+            if coverage.waiting and message.time - received[-1] < PATIENCE * NANOSECONDS:
                 continue
             break
         try:
@@ -155,14 +158,15 @@ def _clouds(recording: Recording, choice: Choice, config: Config) -> Iterator[Fi
         shares.append(len(xyz) / max(total, 1))
         if len(xyz):
             ranges.append(np.percentile(np.linalg.norm(xyz, axis=1), (5.0, 50.0, 95.0)))
-        pending.append((frame(cloud.header.frame_id), stamps[-1]))
+        coverage.waiting.append((frame(cloud.header.frame_id), stamps[-1]))
+        coverage.look()
     yield from (Finding("clouds", WRONG, text, "see the driver's settings") for text in sorted(set(bad))[:3])
     if not stamps:
         yield Finding("clouds", WRONG, f"none of {choice.topic} can be read", "choose another with --topic")
         return
     yield from _cloud_numbers(stamps, received, sizes, shares, fields)
     yield from _cloud_ranges(ranges, config)
-    yield from _pose_coverage(pending, poses, choice)
+    yield from coverage.findings(choice)
 
 
 def _cloud_numbers(
@@ -171,55 +175,107 @@ def _cloud_numbers(
     gaps = np.diff(stamps) / 1e9
     rate = f"{1.0 / np.median(gaps):.1f} Hz" if len(gaps) and np.median(gaps) > 0.0 else "one cloud"
     yield Finding(
-        "clouds", GOOD, f"{len(stamps)} looked at: {rate}, {int(np.median(sizes)):,} points, {np.median(shares):.0%} returns; fields {fields}"
+        "clouds",
+        GOOD,
+        f"{len(stamps)} looked at: {rate}, {int(np.median(sizes)):,} points, {np.median(shares):.0%} returns;"
+        f" fields {fields}",
     )
     if len(gaps) and (gaps <= 0.0).any():
-        yield Finding("stamps", WRONG, f"{int((gaps <= 0.0).sum())} clouds are not newer than the one before", "check the driver's clock")
+        yield Finding(
+            "stamps",
+            WRONG,
+            f"{int((gaps <= 0.0).sum())} clouds are not newer than the one before",
+            "check the driver's clock",
+        )
     if len(gaps) and gaps.max() > 5.0 * max(float(np.median(gaps)), 1e-3):
-        yield Finding("stamps", NOTE, f"clouds are missing: the longest gap is {gaps.max():.2f} s", "was the disk or the network too slow?")
+        yield Finding(
+            "stamps",
+            NOTE,
+            f"clouds are missing: the longest gap is {gaps.max():.2f} s",
+            "was the disk or the network too slow?",
+        )
     delay = (np.array(received) - np.array(stamps)) / 1e9
     if np.abs(np.median(delay)) > 1.0:
         yield Finding(
-            "stamps", NOTE, f"stamps and recording times are {np.median(delay):.1f} s apart: sensor and computer have different clocks",
+            "stamps", NOTE, f"stamps and recording times are {np.median(delay):.1f} s apart: there are two clocks",
             "poses must have the sensor's clock as well; synchronise by PTP or use the driver's host time",
         )  # fmt: skip
     if np.median(shares) < 0.3:
-        yield Finding("clouds", NOTE, f"only {np.median(shares):.0%} of the points are returns", "normal outdoors and upwards; else check the sensor")
+        yield Finding(
+            "clouds",
+            NOTE,
+            f"only {np.median(shares):.0%} of the points are returns",
+            "normal outdoors and upwards; else check the sensor",
+        )
 
 
 def _cloud_ranges(ranges: list[np.ndarray], config: Config) -> Iterator[Finding]:
     if not ranges:
-        yield Finding("clouds", WRONG, "no cloud has a single return", "is the sensor covered, or its output filtered?")
+        yield Finding(
+            "clouds", WRONG, "no cloud has a single return", "is the sensor covered, or its output filtered?"
+        )
         return
     low, middle, high = np.median(np.array(ranges), axis=0)
-    yield Finding("range", GOOD, f"5 % of the points are nearer than {low:.1f} m, half than {middle:.1f} m, 95 % than {high:.1f} m")
+    yield Finding(
+        "range",
+        GOOD,
+        f"5 % of the points are nearer than {low:.1f} m, half than {middle:.1f} m, 95 % than {high:.1f} m",
+    )
     if high < config.filter.min_range or low > config.filter.max_range:
         yield Finding(
-            "range", WRONG, f"all points are outside filter.min_range {config.filter.min_range} to filter.max_range {config.filter.max_range} m",
-            "set both to what the sensor sees, with --set",
+            "range", WRONG, f"all points are outside {config.filter.min_range} to {config.filter.max_range} m",
+            "set filter.min_range and filter.max_range to what the sensor sees",
         )  # fmt: skip
 
 
-def _pose_coverage(pending: list[tuple[str, int]], poses: object, choice: Choice) -> Iterator[Finding]:
-    reasons: dict[str, str] = {}
-    known, tilts = 0, []
-    for sensor, stamp in pending:
-        try:
-            pose = poses.at(sensor, stamp)  # type: ignore[attr-defined]
-            known += 1
-            tilts.append(np.degrees(np.arccos(np.clip(pose.T_map_robot[2, 2], -1.0, 1.0))))
-        except TransformUnavailable as error:
-            # what has left the buffer was there when the cloud came
-            if error.reason == "too_early" and known == 0 and not tilts:
-                reasons.setdefault("too_early", str(error))
-            elif error.reason != "too_early":
-                reasons.setdefault(error.reason, str(error))
-    for text in reasons.values():
-        yield Finding("poses", NOTE if known else WRONG, text, "clouds without a pose are dropped; record /tf from before to after")
-    if known:
-        yield Finding("poses", GOOD, f"{known} of {len(pending)} clouds have one in '{choice.map_frame}'")
-        if np.median(tilts) > 30.0:
+class _Coverage:
+    """Which clouds have poses: asked again with every message, as long as there is hope."""
+
+    def __init__(self, poses: Poses) -> None:
+        self._poses = poses
+        self.waiting: list[tuple[str, int]] = []
+        self._tilts: list[float] = []
+        self._reasons: dict[str, tuple[int, str]] = {}
+
+    def look(self) -> None:
+        """Sort out those that have a pose now, and those that will never have one."""
+        left = []
+        for sensor, stamp in self.waiting:
+            try:
+                pose = self._poses.at(sensor, stamp)
+                self._tilts.append(float(np.degrees(np.arccos(np.clip(pose.T_map_robot[2, 2], -1.0, 1.0)))))
+            except TransformUnavailable as error:
+                if error.reason == "too_early":
+                    self._count(error)
+                else:
+                    left.append((sensor, stamp))
+        self.waiting = left
+
+    def _count(self, error: TransformUnavailable) -> None:
+        count, text = self._reasons.get(error.reason, (0, str(error)))
+        self._reasons[error.reason] = (count + 1, text)
+
+    def findings(self, choice: Choice) -> Iterator[Finding]:
+        for sensor, stamp in self.waiting:
+            try:
+                self._poses.at(sensor, stamp)
+            except TransformUnavailable as error:
+                self._count(error)
+        known = len(self._tilts)
+        total = known + sum(count for count, _ in self._reasons.values())
+        for count, text in self._reasons.values():
+            status = NOTE if known else WRONG
             yield Finding(
-                "frame", WRONG, f"the robot is tilted by {np.median(tilts):.0f} deg in '{choice.map_frame}': it is not gravity-aligned",
-                "choose another frame with --map-frame: z must point up",
+                "poses",
+                status,
+                f"{count} clouds have none: {text}",
+                "record /tf from before to after the clouds",
+            )
+        if not known:
+            return
+        yield Finding("poses", GOOD, f"{known} of {total} clouds have one in '{choice.map_frame}'")
+        if np.median(self._tilts) > 30.0:
+            yield Finding(
+                "frame", WRONG, f"the robot is tilted by {np.median(self._tilts):.0f} deg in '{choice.map_frame}'",
+                "the map needs a gravity-aligned frame, z up: choose one with --map-frame",
             )  # fmt: skip

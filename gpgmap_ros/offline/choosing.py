@@ -108,7 +108,9 @@ def choose(recording: Recording, wish: Wish, map_frame: str, base_frame: str) ->
         told, base = frame(first.header.frame_id), frame(getattr(first, "child_frame_id", "")) or base_frame
         mounted = sensor_frame == base or tree.connected(sensor_frame, base)
         if wish.map_frame and wish.map_frame != told:
-            raise ChoiceError(f"{pose_topic} is in frame '{told}', not '{wish.map_frame}': leave --map-frame out")
+            raise ChoiceError(
+                f"{pose_topic} is in frame '{told}', not '{wish.map_frame}': leave --map-frame out"
+            )
         if not mounted:
             warnings.append(
                 f"no transform leads from '{base}' to '{sensor_frame}': the sensor is taken to be at '{base}'"
@@ -123,7 +125,9 @@ def choose(recording: Recording, wish: Wish, map_frame: str, base_frame: str) ->
     )  # fmt: skip
 
 
-def _cloud_topic(recording: Recording, wanted: str | None, decoder: Decoder, reasons: list[str]) -> tuple[str, Any]:
+def _cloud_topic(
+    recording: Recording, wanted: str | None, decoder: Decoder, reasons: list[str]
+) -> tuple[str, Any]:
     candidates = [item for item in recording.of_type(CLOUD) if item.count != 0]
     names = [item.name for item in candidates]
     if wanted is not None:
@@ -133,7 +137,9 @@ def _cloud_topic(recording: Recording, wanted: str | None, decoder: Decoder, rea
             raise ChoiceError(f"{wanted} {what}; clouds are on {', '.join(names) or 'no topic'}")
         return wanted, _first(recording, wanted, decoder)
     if not candidates:
-        there = ", ".join(f"{item.name} ({item.type_name})" for item in recording.topics.values()) or "nothing"
+        there = (
+            ", ".join(f"{item.name} ({item.type_name})" for item in recording.topics.values()) or "nothing"
+        )
         raise ChoiceError(f"there are no point clouds ({CLOUD}) in it; it has {there}")
     firsts: dict[str, Any] = {}
     for name in names:
@@ -149,7 +155,11 @@ def _cloud_topic(recording: Recording, wanted: str | None, decoder: Decoder, rea
     total = {name: size[name] * counts[name] for name in firsts}
     order = sorted(total, key=lambda name: -total[name])
     if len(order) == 1 or (len(order) > 1 and total[order[0]] >= CLEARLY_MORE * total[order[1]]):
-        others = f", the most of {len(order)} topics with clouds" if len(order) > 1 else ", the only topic with clouds"
+        others = (
+            f", the most of {len(order)} topics with clouds"
+            if len(order) > 1
+            else ", the only topic with clouds"
+        )
         reasons.append(f"clouds from {order[0]} ({counts[order[0]]} messages{others})")
         return order[0], firsts[order[0]]
     listed = "; ".join(
@@ -217,7 +227,9 @@ def _pose_source(
     by_rank = sorted(topics, key=lambda item: (POSE_TYPES.index(item.type_name), -(item.count or 0)))
     best = [item for item in by_rank if item.type_name == by_rank[0].type_name]
     if len(best) == 1:
-        reasons.append(f"poses from {best[0].name} ({best[0].type_name}): /tf does not lead to '{sensor_frame}'")
+        reasons.append(
+            f"poses from {best[0].name} ({best[0].type_name}): /tf does not lead to '{sensor_frame}'"
+        )
         return "odometry", best[0].name
     if best:
         listed = "; ".join(f"{item.name} ({item.count} x {item.type_name})" for item in by_rank)
@@ -235,7 +247,9 @@ def _map_frame(
     above = [name for name in chain[1:] if pose_source == "still" or tree.moves(sensor_frame, name)]
     if wish.map_frame is not None:
         if wish.map_frame not in above and pose_source != "still":
-            raise ChoiceError(f"'{wish.map_frame}' is not above '{sensor_frame}': frames are {', '.join(above)}")
+            raise ChoiceError(
+                f"'{wish.map_frame}' is not above '{sensor_frame}': frames are {', '.join(above)}"
+            )
         return wish.map_frame
     for name in (configured, *USUAL_MAP_FRAMES, *reversed(above)):
         if name in above:

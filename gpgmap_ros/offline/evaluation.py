@@ -1,17 +1,17 @@
 """How good a run is, against the true trajectory: errors of the poses, and which closures were right.
 
-**ATE.** Each pose of the run is paired with the truth at its time (interpolated; pairs farther apart than `gap` are left
-out). The estimated trajectory is moved onto the truth by the rigid motion that fits best (Umeyama's without scale; yaw
-and translation only with `yaw_only`), and the errors are the distances left: RMSE, median, largest.
+**ATE.** Each pose of the run is paired with the truth at its time (interpolated; pairs farther apart than `gap` are
+left out). The estimated trajectory is moved onto the truth by the rigid motion that fits best (Umeyama's without
+scale; yaw and translation only with `yaw_only`), and the errors are the distances left: RMSE, median, largest.
 
 **RPE.** For every pair of poses that are `distance` metres of true way apart, the error of the motion between them:
 translation in per cent of the distance, rotation in degrees per metre, both as RMSE.
 
-**Closures.** Of every pair of submaps that was compared, the truth says where b lies in a. A comparison is *possible* if
-the true places of the two submaps are closer than `reach` metres. An accepted closure is *right* if it is possible and
-its pose differs from the true one by less than `right_m` and `right_deg`. Precision is the share of the accepted that
-are right; recall the share of the possible comparisons that were accepted and are right; both also for every threshold
-on the probability. Pairs at whose times the truth says nothing are left out and counted.
+**Closures.** Of every pair of submaps that was compared, the truth says where b lies in a. A comparison is *possible*
+if the true places of the two submaps are closer than `reach` metres. An accepted closure is *right* if it is possible
+and its pose differs from the true one by less than `right_m` and `right_deg`. Precision is the share of the accepted
+that are right; recall the share of the possible comparisons that were accepted and are right; both also for every
+threshold on the probability. Pairs at whose times the truth says nothing are left out and counted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Paired:
 
 
 def paired(estimated: Trajectory, truth: Trajectory, gap: float) -> Paired:
-    kept = [(k, T) for k, stamp in enumerate(estimated.stamps) if (T := truth.at(int(stamp), gap)) is not None]
+    kept = [
+        (k, T) for k, stamp in enumerate(estimated.stamps) if (T := truth.at(int(stamp), gap)) is not None
+    ]
     if len(kept) < 3:
         first, last = (truth.stamps[k] / 1e9 for k in (0, -1))
         begin, end = (estimated.stamps[k] / 1e9 for k in (0, -1))
@@ -121,7 +123,9 @@ def rms(values: NDArray[np.floating]) -> float:
     return float(np.sqrt(np.mean(np.square(values))))
 
 
-def closure_errors(closures: list[dict[str, Any]], submaps: list[Any], truth: Trajectory, rules: Rules) -> dict[str, Any]:
+def closure_errors(
+    closures: list[dict[str, Any]], submaps: list[Any], truth: Trajectory, rules: Rules
+) -> dict[str, Any]:
     """submaps: with id, first_stamp and T_map_submap"""
     true: dict[int, Array] = {}
     for item in submaps:
@@ -173,5 +177,7 @@ def precision_recall(judged: list[dict[str, Any]]) -> list[dict[str, float]]:
         right += item["right"]
         last = number == len(order) or order[number]["probability"] < item["probability"]
         if last and possible:
-            curve.append({"threshold": item["probability"], "precision": right / number, "recall": right / possible})
+            curve.append(
+                {"threshold": item["probability"], "precision": right / number, "recall": right / possible}
+            )
     return curve

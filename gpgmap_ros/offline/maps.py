@@ -16,7 +16,7 @@ MOST_POINTS = 3_000_000
 
 
 def open_map(name: str, config: Config, resolution: float | None) -> GPGMap:
-    """`RUN` (its whole map), `RUN:7` (submap 7), a submap's or a map's .npz, or a point cloud, which needs a resolution.
+    """`RUN` (its whole map), `RUN:7` (a submap), a submap's or map's .npz, or a point cloud, which needs a resolution.
 
     MapError where it is none of these.
     """
@@ -43,7 +43,9 @@ def open_map(name: str, config: Config, resolution: float | None) -> GPGMap:
         if "elevation" in names:
             return read_map_npz(path, config)[0]
     if path.suffix.lower() not in SUFFIXES:
-        raise MapError(f"{path}: no map: expected a run, a submap or map (.npz), or a point cloud ({', '.join(SUFFIXES)})")
+        raise MapError(
+            f"{path}: no map: expected a run, a submap or map (.npz), or a point cloud ({', '.join(SUFFIXES)})"
+        )
     if resolution is None:
         raise MapError(f"{path}: is a point cloud: say with which cells to map it, as in --resolution 0.2")
     return gpgmap_from_points(open_points(path).sample(MOST_POINTS), resolution)

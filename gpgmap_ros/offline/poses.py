@@ -33,8 +33,12 @@ class SensorPose:
     T_base_sensor: Array | None = None
 
     @property
-    def T_map_robot(self) -> Array:
-        return self.T_map_sensor if self.T_base_sensor is None else self.T_map_sensor @ inverse(self.T_base_sensor)
+    def T_map_robot(self) -> Array:  # noqa: N802
+        return (
+            self.T_map_sensor
+            if self.T_base_sensor is None
+            else self.T_map_sensor @ inverse(self.T_base_sensor)
+        )
 
 
 class Poses(Protocol):
@@ -57,7 +61,9 @@ class Transforms:
         static = topic.endswith("tf_static")
         for item in message.transforms:
             parent, child = frame(item.header.frame_id), frame(item.child_frame_id)
-            self.buffer.insert(parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static)
+            self.buffer.insert(
+                parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static
+            )
 
     def lookup(self, target: str, source: str, stamp: int) -> Array:
         return self.buffer.lookup(target, source, stamp)

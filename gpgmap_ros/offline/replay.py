@@ -1,9 +1,9 @@
 """A recording through the same pipeline as the node's, as fast as it goes: clouds in, submaps, closures, map out.
 
-    replay = Replay(recording, choice, config)
-    for step in replay.steps():         # one for each cloud; stop whenever you like
-        print(step.stamp, step.report)
-    result = replay.finish()            # the last submap, corrected poses, the stitched map
+replay = Replay(recording, choice, config)
+for step in replay.steps():         # one for each cloud; stop whenever you like
+    print(step.stamp, step.report)
+result = replay.finish()            # the last submap, corrected poses, the stitched map
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ class Replay:
         resolution = self._config.mapping.resolution
         if rows * columns > MOST_CELLS:
             resolution *= float(np.ceil(np.sqrt(rows * columns / MOST_CELLS)))
-            self.tally.warn(f"the whole map is written in cells of {resolution:g} m: finer ones would need too much memory")
+            self.tally.warn(
+                f"the whole map is written in cells of {resolution:g} m: finer ones would need too much memory"
+            )
         return stitch(source, poses, self._config, self._config.map_frame, resolution)
 
     @property
@@ -240,7 +242,18 @@ class Replay:
             self.tally.warn(f"a cloud was ignored: {error}")
             return None
         self.tally.used += 1
-        for name in ("points", "used", "outside", "held", "not_finite", "range", "robot", "height", "thinned", "overhang"):
+        for name in (
+            "points",
+            "used",
+            "outside",
+            "held",
+            "not_finite",
+            "range",
+            "robot",
+            "height",
+            "thinned",
+            "overhang",
+        ):
             self.tally.points[name] += getattr(report, name)
         self._stamps.append(waiting.stamp)
         self._track.append(pose.T_map_robot)

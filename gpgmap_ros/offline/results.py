@@ -37,7 +37,11 @@ FATES = {
 
 
 def write_results(
-    folder: RunFolder, replay: Replay, gpgmap: GPGMap | None, summary: dict[str, Any], stage: Callable[[str], None]
+    folder: RunFolder,
+    replay: Replay,
+    gpgmap: GPGMap | None,
+    summary: dict[str, Any],
+    stage: Callable[[str], None],
 ) -> dict[str, Any]:
     """Write everything but run.json; returns the summary with what is known now. stage: told what is under way."""
     odometry, corrected = replay.odometry, replay.corrected
@@ -65,7 +69,9 @@ def write_results(
         closures=closure_views(closures, poses, replay.map_of),
         submaps=[outline(item, poses.get(item.id, item.T_map_submap)) for item in replay.submaps],
         timings=[(name, round(value, 4)) for name, value in replay.tally.seconds.most_common()],
-        fates=[(text, replay.tally.points[name]) for name, text in FATES.items() if replay.tally.points[name]],
+        fates=[
+            (text, replay.tally.points[name]) for name, text in FATES.items() if replay.tally.points[name]
+        ],
         warnings=[*summary["losses"], *summary["warnings"]],
         settings=settings_rows(replay.config),
         files=FILES,
@@ -123,7 +129,9 @@ def numbers(
             "cells": list(gpgmap.grid.shape),
             "origin": list(gpgmap.grid.origin),
             "known_m2": round(known * gpgmap.grid.resolution**2, 1),
-            "median_std_m": round(float(np.sqrt(np.median(gpgmap["variance"][gpgmap.known]))), 4) if known else None,
+            "median_std_m": round(float(np.sqrt(np.median(gpgmap["variance"][gpgmap.known]))), 4)
+            if known
+            else None,
         },
         "timings_s": {name: round(value, 4) for name, value in tally.seconds.most_common()},
         "warnings": [*summary_warnings(replay)],
@@ -150,7 +158,9 @@ def abstract(summary: dict[str, Any]) -> str:
     """The run in a few sentences."""
     clouds, closures, chosen = summary["clouds"], summary["closures"], summary["chosen"]
     if summary["map"] is None:
-        return f"No map was made: {clouds['read']} clouds were read from {chosen['topic']}, none could be used."
+        return (
+            f"No map was made: {clouds['read']} clouds were read from {chosen['topic']}, none could be used."
+        )
     text = (
         f"{clouds['used']:,} clouds with {summary['points'].get('used', 0):,} points, taken over"
         f" {summary['seconds_of_data']:,.0f} s and {summary['way_m']:,.0f} m, make a map of"
@@ -165,7 +175,9 @@ def abstract(summary: dict[str, Any]) -> str:
             f" {closures['correction_at_the_end_m']:.2f} m."
         )
     elif closures["compared"]:
-        text += f" {closures['compared']} pairs of submaps were compared; none was accepted as a loop closure."
+        text += (
+            f" {closures['compared']} pairs of submaps were compared; none was accepted as a loop closure."
+        )
     if summary["status"] == "interrupted":
         text += " The replay was interrupted: this is what there was until then."
     return text
@@ -187,9 +199,9 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if summary["map"] is not None:
         rows.append(("known ground", f"{summary['map']['known_m2']:,.0f} m²"))
         if summary["map"]["median_std_m"] is not None:
-            rows.append(("median 1 σ", f"{100 * summary['map']['median_std_m']:.1f} cm"))
+            rows.append(("median std", f"{100 * summary['map']['median_std_m']:.1f} cm"))
     if summary.get("times_real_time"):
-        rows.append(("speed", f"{summary['times_real_time']:.1f} × real time"))
+        rows.append(("speed", f"{summary['times_real_time']:.1f} x real time"))
     return rows
 
 
@@ -207,7 +219,12 @@ def outline(submap: Any, T_map_submap: Array) -> dict[str, Any]:
     corners = np.array([[x_min, y_min], [x_max, y_min], [x_max, y_max], [x_min, y_max]])
     outline = corners @ T_map_submap[:2, :2].T + T_map_submap[:2, 3]
     x, y = T_map_submap[:2, 3]
-    return {"id": submap.id, "x": round(float(x), 3), "y": round(float(y), 3), "outline": np.round(outline, 2).tolist()}
+    return {
+        "id": submap.id,
+        "x": round(float(x), 3),
+        "y": round(float(y), 3),
+        "outline": np.round(outline, 2).tolist(),
+    }
 
 
 def closure_row(closure: Any) -> dict[str, Any]:
@@ -225,7 +242,7 @@ def closure_row(closure: Any) -> dict[str, Any]:
 
 
 def made() -> str:
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     return f"Made by gpgmap {__version__} on {now:%Y-%m-%d %H:%M} UTC."
 
 

@@ -67,7 +67,9 @@ def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
     guesses = []
     if "mapping.resolution" not in given:
         changes["mapping.resolution"] = nice(1.0 / np.sqrt(density))
-        guesses.append(f"cells of {changes['mapping.resolution']:g} m: there are {density:.3g} points per square metre")
+        guesses.append(
+            f"cells of {changes['mapping.resolution']:g} m: there are {density:.3g} points per square metre"
+        )
     resolution = changes.get("mapping.resolution", config.mapping.resolution)
     if "mapping.length_scale" not in given:
         changes["mapping.length_scale"] = CELLS_PER_SCALE * resolution
@@ -81,7 +83,9 @@ def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
     if "noise.height_std" not in given:
         rough = roughness(sample, resolution)
         changes["noise.height_std"] = max(round(rough, 3), config.noise.height_std)
-        guesses.append(f"noise {changes['noise.height_std']:g} m: scatter within a cell where the ground is smoothest")
+        guesses.append(
+            f"noise {changes['noise.height_std']:g} m: scatter within a cell where the ground is smoothest"
+        )
     return Plan(with_settings(config, changes), trend, tuple(guesses), points, density)
 
 
@@ -116,7 +120,9 @@ def roughness(sample: Array, edge: float) -> float:
 def nice(edge: float) -> float:
     """The next larger of 1, 2, 5 times a power of ten."""
     power = 10.0 ** np.floor(np.log10(edge))
-    return float(f"{next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= edge * 0.999):.6g}")
+    return float(
+        f"{next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= edge * 0.999):.6g}"
+    )
 
 
 def collect(
@@ -166,7 +172,13 @@ def write_survey(
         writers = {
             name: stack.enter_context(
                 GeoTiffWriter(
-                    folder.layers / f"{name}.tif", grid.shape, corner, grid.resolution, crs, name, UNITS.get(name, "")
+                    folder.layers / f"{name}.tif",
+                    grid.shape,
+                    corner,
+                    grid.resolution,
+                    crs,
+                    name,
+                    UNITS.get(name, ""),
                 )
             )
             for name in GEOTIFF_LAYERS
@@ -228,9 +240,13 @@ def survey_report(
     map_ = summary["map"]
     speed = summary["points"]["per_second"]
     coarser = grid.resolution > map_["resolution_m"]
-    shown = encoded_layers({name: overview[name] for name in PICTURES}, grid, crs.label or "the files' coordinates")
+    shown = encoded_layers(
+        {name: overview[name] for name in PICTURES}, grid, crs.label or "the files' coordinates"
+    )
     if coarser:
-        shown["note"] = f"Shown with cells of {grid.resolution:g} m; the files have {map_['resolution_m']:g} m."
+        shown["note"] = (
+            f"Shown with cells of {grid.resolution:g} m; the files have {map_['resolution_m']:g} m."
+        )
     content = Content(
         title=summary["name"],
         subtitle=f"GPGMap report · {', '.join(Path(item).name for item in summary['sources'])}",
@@ -239,7 +255,7 @@ def survey_report(
         + (f" Read off a sample: {'; '.join(summary['guesses'])}." if summary["guesses"] else ""),
         facts=[
             ("points", f"{summary['points']['used']:,}"),
-            ("extent", f"{extent[1]:,.0f} × {extent[0]:,.0f} m"),
+            ("extent", f"{extent[1]:,.0f} x {extent[0]:,.0f} m"),
             ("known ground", f"{map_['known_m2']:,.0f} m²"),
             ("coordinates", crs.label or "not said"),
             ("reading and adding", f"{speed / 1e6:.1f} M points/s"),

@@ -86,7 +86,9 @@ class Tuned:
     warnings: list[str]
 
 
-def points_of_recording(recording: Recording, choice: Choice, config: Config) -> tuple[Array, Array, NDArray[np.int64]]:
+def points_of_recording(
+    recording: Recording, choice: Choice, config: Config
+) -> tuple[Array, Array, NDArray[np.int64]]:
     """Ground points in the map's frame, their variances by the noise model, and the number of their cloud."""
     poses, decoder = poses_for(choice), Decoder()
     kept: list[tuple[Array, Array]] = []
@@ -203,7 +205,9 @@ def tune(points: Points, config: Config, progress: Callable[[int, int, str], Non
     )  # fmt: skip
 
 
-def process(points: Points, length_scale: float, relief_std: float, factor: float, resolution: float) -> GridGP:
+def process(
+    points: Points, length_scale: float, relief_std: float, factor: float, resolution: float
+) -> GridGP:
     train = points.part(TRAIN)
     extent = points.xyz[:, :2].max(axis=0)
     columns, rows = np.maximum(np.ceil(extent / resolution).astype(int) + 1, 2)
@@ -225,7 +229,9 @@ def evaluated(
     error = held.xyz[:, 2] - mean
     density = -0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance)
     score = Score(
-        float(density.mean()), float(np.sqrt(np.mean(error**2))), float(np.mean(np.abs(error) < 2.0 * np.sqrt(variance)))
+        float(density.mean()),
+        float(np.sqrt(np.mean(error**2))),
+        float(np.mean(np.abs(error) < 2.0 * np.sqrt(variance))),
     )
     return gp.log_marginal_likelihood() / max(gp.count, 1.0), score
 
@@ -238,7 +244,9 @@ def parameters_of(kernel: Any) -> tuple[float, float]:
     return float(0.01 / np.sqrt(-2.0 * np.log(ratio))), deviation
 
 
-def learned_config(config: Config, length_scale: float, relief_std: float, factor: float, sensed: bool) -> Config:
+def learned_config(
+    config: Config, length_scale: float, relief_std: float, factor: float, sensed: bool
+) -> Config:
     """Every standard deviation of the noise model times the square root of the factor on variances."""
     model, root = sensor_model(config.noise), float(np.sqrt(factor))
     changes: dict[str, float] = {
@@ -266,5 +274,7 @@ def differences(before: Config, after: Config) -> list[tuple[str, float, float]]
     for name in ("height_std", "common_std"):
         rows.append((f"noise.{name}", getattr(before.noise, name), getattr(after.noise, name)))
     for item in dataclasses.fields(model):
-        rows.append((f"noise.{item.name}", getattr(model, item.name), getattr(sensor_model(after.noise), item.name)))
+        rows.append(
+            (f"noise.{item.name}", getattr(model, item.name), getattr(sensor_model(after.noise), item.name))
+        )
     return [row for row in rows if row[1] != row[2]]

@@ -60,7 +60,11 @@ def encoded_layers(values: Mapping[str, NDArray[Any]], grid: Grid, coordinates: 
     shrink = int(np.ceil(np.sqrt(grid.shape[0] * grid.shape[1] / MOST_CELLS)))
     shown = {name: shrunk(layer, shrink) for name, layer in values.items()}
     rows, columns = next(iter(shown.values())).shape
-    note = f"Shown with cells of {shrink * grid.resolution:g} m; the files have {grid.resolution:g} m." if shrink > 1 else ""
+    note = (
+        f"Shown with cells of {shrink * grid.resolution:g} m; the files have {grid.resolution:g} m."
+        if shrink > 1
+        else ""
+    )
     return {
         "rows": rows,
         "columns": columns,
@@ -181,4 +185,10 @@ def settings_rows(config: Config) -> list[dict[str, Any]]:
 def plain(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(value)
-    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        f"{value:g}"
+        if isinstance(value, float)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )

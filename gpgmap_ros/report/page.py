@@ -16,7 +16,9 @@ FOLDER = Path(__file__).resolve().parent
 def page_of(content: Content) -> str:
     """The whole page as text: no reference leads out of it."""
     # "</" must not end the script element early, whatever a topic or file is called
-    data = json.dumps(dataclasses.asdict(content), allow_nan=False, separators=(",", ":")).replace("</", "<\\/")
+    data = json.dumps(dataclasses.asdict(content), allow_nan=False, separators=(",", ":")).replace(
+        "</", "<\\/"
+    )
     parts = {
         "{{title}}": escape(content.title),
         "{{style}}": (FOLDER / "page.css").read_text(),

@@ -52,7 +52,7 @@ class Pair:
 
 def pair_of(source: GPGMap, target: GPGMap, T_target_source: Array, most_cells: int = 240) -> Pair:
     """most_cells: along the longer side; coarser cells than the maps' own are used beyond it"""
-    corners = np.array([corner for corner in _corners(source)])
+    corners = _corners(source)
     moved = corners @ T_target_source[:2, :2].T + T_target_source[:2, 3]
     both = np.vstack([moved, _corners(target)])
     low, high = both.min(axis=0), both.max(axis=0)
@@ -71,12 +71,17 @@ def _moved(gpgmap: GPGMap, T: Array, grid: Grid) -> Side:
     """The map seen from another frame, which T leads to, at the middles of other cells: bilinear."""
     x, y = np.meshgrid(grid.x, grid.y)
     back, own = inverse(T), gpgmap.grid
-    layers = {name: gpgmap[name].astype(np.float64) for name in ("elevation", "gradient_x", "gradient_y", "variance")}
+    layers = {
+        name: gpgmap[name].astype(np.float64)
+        for name in ("elevation", "gradient_x", "gradient_y", "variance")
+    }
     z = np.full(x.shape, T[2, 3] + float(np.nanmedian(layers["elevation"])) if gpgmap.known.any() else 0.0)
     for _ in range(2):  # which cell is below depends on the height, a little, where T tilts
         u = back[0, 0] * x + back[0, 1] * y + back[0, 2] * z + back[0, 3]
         v = back[1, 0] * x + back[1, 1] * y + back[1, 2] * z + back[1, 3]
-        at = np.array([(v - own.origin[1]) / own.resolution - 0.5, (u - own.origin[0]) / own.resolution - 0.5])
+        at = np.array(
+            [(v - own.origin[1]) / own.resolution - 0.5, (u - own.origin[0]) / own.resolution - 0.5]
+        )
         here = {name: map_coordinates(layer, at, order=1, cval=np.nan) for name, layer in layers.items()}
         height = T[2, 0] * u + T[2, 1] * v + T[2, 2] * here["elevation"] + T[2, 3]
         z = np.where(np.isfinite(height), height, z)
@@ -94,7 +99,9 @@ def pair_pictures(pair: Pair) -> dict[str, Pixels]:
     ends = (float(ends[0]), max(float(ends[1]), float(ends[0]) + 1e-3))
     pictures = {}
     for name, side in (("source", pair.source), ("target", pair.target)):
-        pixels = shaded(coloured(side.elevation, STYLES["elevation"], ends), shade(side.gradient_x, side.gradient_y))
+        pixels = shaded(
+            coloured(side.elevation, STYLES["elevation"], ends), shade(side.gradient_x, side.gradient_y)
+        )
         pixels[~np.isfinite(side.elevation)] = UNKNOWN
         pictures[name] = pixels
     limit = residual_limit(pair)

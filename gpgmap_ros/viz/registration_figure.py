@@ -15,13 +15,19 @@ CHECKS = 8
 """Fields along each side of the chequerboard in which the two maps take turns."""
 
 
-def registration_figure(path: Path, source: GPGMap, target: GPGMap, registration: Any, names: tuple[str, str]) -> None:
+def registration_figure(
+    path: Path, source: GPGMap, target: GPGMap, registration: Any, names: tuple[str, str]
+) -> None:
     """names: of source and target; the registration's pose is drawn whether it was accepted or not"""
     pair = pair_of(source, target, registration.T_target_source, most_cells=500)
     pictures = pair_pictures(pair)
     figure, axes = plt.subplots(2, 3, figsize=(13.5, 8.4), layout="constrained")
     x_min, y_min, x_max, y_max = pair.grid.bounds
-    options: dict[str, Any] = {"origin": "lower", "extent": (x_min, x_max, y_min, y_max), "interpolation": "nearest"}
+    options: dict[str, Any] = {
+        "origin": "lower",
+        "extent": (x_min, x_max, y_min, y_max),
+        "interpolation": "nearest",
+    }
     axes[0, 0].imshow(pictures["target"], **options)
     axes[0, 0].set_title(f"target: {names[1]}")
     axes[0, 1].imshow(pictures["source"], **options)
@@ -67,5 +73,11 @@ def histogram(ax: Any, pair: Pair) -> None:
         return
     ends = np.linspace(-8.0, 8.0, 81)
     ax.hist(np.clip(values, -8.0, 8.0), ends, density=True, color="#0b6e8a", alpha=0.75)
-    ax.plot(ends, np.exp(-(ends**2) / 2.0) / np.sqrt(2.0 * np.pi), color="0.2", linewidth=1.2, label="if all were right")
+    ax.plot(
+        ends,
+        np.exp(-(ends**2) / 2.0) / np.sqrt(2.0 * np.pi),
+        color="0.2",
+        linewidth=1.2,
+        label="if all were right",
+    )
     ax.legend(frameon=False, fontsize=9)

@@ -41,7 +41,7 @@ class Style:
 
 STYLES = {
     "elevation": Style("Elevation", "m", "gist_earth", shaded=True, span=(0.32, 0.97)),
-    "standard_deviation": Style("Uncertainty (1 σ)", "m", "magma", logarithmic=True),
+    "standard_deviation": Style("Uncertainty (1 std)", "m", "magma", logarithmic=True),
     "gradient_magnitude": Style("Gradient", "m/m", "viridis", zero=True),
     "slope": Style("Slope", "°", "cividis", factor=180.0 / np.pi, zero=True),
     "traversability": Style("Traversability", "", "RdYlGn", zero=True),
