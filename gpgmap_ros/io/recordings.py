@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +25,7 @@ from rosbags.rosbag1 import ReaderError as Ros1Error
 from rosbags.rosbag2 import Reader as Ros2Reader
 from rosbags.rosbag2 import ReaderError as Ros2Error
 from rosbags.serde import SerdeError
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.mcap_scan import Channel, Scan
@@ -299,20 +300,26 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
+@lru_cache(maxsize=1)
+def ros1_types() -> Any:
+    """The types of ROS 1, with the one of /tf, which rosbags leaves out."""
+    store = get_typestore(Stores.ROS1_NOETIC)
+    store.register(get_types_from_msg("geometry_msgs/TransformStamped[] transforms", "tf2_msgs/msg/TFMessage"))
+    return store
+
+
 class Decoder:
     """Messages as objects with the fields of their ROS type."""
 
     def __init__(self) -> None:
         self._ros2 = get_typestore(Stores.ROS2_JAZZY)
-        self._ros1: Any = None
 
     def __call__(self, message: Message) -> Any:
         """BagError for a message that is damaged or of a type that is not known here."""
         kind = SAME_LAYOUT.get(message.type_name, message.type_name)
         try:
             if message.encoding == "ros1":
-                self._ros1 = self._ros1 or get_typestore(Stores.ROS1_NOETIC)
-                return self._ros1.deserialize_ros1(message.data, kind)
+                return ros1_types().deserialize_ros1(message.data, kind)
             return self._ros2.deserialize_cdr(message.data, kind)
         except DAMAGE as error:
             raise BagError(f"{message.topic}: a message can't be decoded: {_one_line(error)}") from error
