@@ -40,10 +40,11 @@ setup(
     maintainer="gpgmap_ros maintainers",
     maintainer_email="maintainers@gpgmap-ros.example.org",
     packages=find_packages(include=["gp_core", "gp_core.*", "gpgmap_ros", "gpgmap_ros.*"]),
-    package_data={"gp_core": ["py.typed"], "gpgmap_ros": ["py.typed", "data/*"]},
+    package_data={"gp_core": ["py.typed"], "gpgmap_ros": ["py.typed", "data/*", "report/page.*"]},
     data_files=share_files(),
     python_requires=">=3.10",
     install_requires=requirements("runtime.in"),
+    extras_require={"graph": ["gtsam>=4.3"], "viewer": ["rerun-sdk>=0.20"]},  # docs/dependencies.md: optional
     zip_safe=True,
     entry_points={
         "console_scripts": [

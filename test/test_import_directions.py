@@ -13,7 +13,7 @@ FOUNDATION: set[str] = set()  # the plain modules of gp_core
 CORE = {"gp_core", "gp_core.kernels"}
 ESTIMATORS = "gp_core.estimators"  # what the scikit-learn estimators share: above the kernels
 BASE = {"gpgmap_ros", "gpgmap_ros.config", "gpgmap_ros.geometry", "gpgmap_ros.share", "gpgmap_ros.progress",
-        "gpgmap_ros.transform_buffer"}  # fmt: skip
+        "gpgmap_ros.transform_buffer", "gpgmap_ros.findings"}  # fmt: skip
 MAY_IMPORT = {
     "gp_core": FOUNDATION,
     "gp_core.kernels": {"gp_core"},
@@ -26,16 +26,25 @@ MAY_IMPORT = {
     "gpgmap_ros.geometry": set(),
     "gpgmap_ros.share": set(),
     "gpgmap_ros.progress": set(),
+    "gpgmap_ros.findings": set(),
     "gpgmap_ros.transform_buffer": {"gpgmap_ros.geometry"},
     "gpgmap_ros.mapping": BASE | CORE | {"gp_core.grid"},
     "gpgmap_ros.closure": BASE | CORE | {"gp_core.grid", "gpgmap_ros.mapping"},
     "gpgmap_ros.pipeline": BASE | {"gpgmap_ros.mapping"},
     "gpgmap_ros.processes": BASE,
-    "gpgmap_ros.io": BASE | {"gpgmap_ros.mapping"},
-    "gpgmap_ros.viz": BASE | {"gpgmap_ros.mapping"},
+    "gpgmap_ros.io": BASE | {"gp_core.grid", "gpgmap_ros.mapping"},
+    "gpgmap_ros.viz": BASE | CORE | {"gp_core.grid", "gpgmap_ros.mapping"},
+    "gpgmap_ros.report": BASE | {"gp_core.grid", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.mapping"},
+    # what the node does live, from files: above everything but the commands
+    "gpgmap_ros.offline": BASE
+    | CORE
+    | {"gp_core.grid", "gpgmap_ros.mapping", "gpgmap_ros.closure", "gpgmap_ros.pipeline"}
+    | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.report"},
     "gpgmap_ros.demo": BASE
     | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.processes", "gpgmap_ros.mapping"},
-    "gpgmap_ros.cli": BASE | {"gpgmap_ros.demo", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.pipeline"},
+    "gpgmap_ros.cli": BASE
+    | {"gpgmap_ros.demo", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.closure", "gpgmap_ros.offline"}
+    | {"gpgmap_ros.nodes"},  # `play` and `doctor --live`, inside their functions
     "gpgmap_ros.nodes": BASE
     | {"gpgmap_ros.io", "gpgmap_ros.mapping", "gpgmap_ros.closure", "gpgmap_ros.pipeline"},
 }

@@ -51,9 +51,12 @@ def count_messages(path: Path, topic: str) -> int:
         return sum(connection.msgcount for connection in reader.connections if connection.topic == topic)
 
 
-def write_bag(path: Path, messages: Iterable[Stamped]) -> None:
-    """Record messages in a new bag: written beside and renamed, so that a bag at `path` is always whole."""
-    store = get_typestore(STORE)
+def write_bag(path: Path, messages: Iterable[Stamped], store: Any = None) -> None:
+    """Record messages in a new bag: written beside and renamed, so that a bag at `path` is always whole.
+
+    store: of the messages' types, where some are not ROS 2's own
+    """
+    store = store or get_typestore(STORE)
     staged = path.with_name(path.name + ".new")
     shutil.rmtree(staged, ignore_errors=True)
     with Writer(staged, version=9) as writer:

@@ -18,6 +18,8 @@ ROSDEP_KEYS = {
     "matplotlib": "python3-matplotlib",
     "rosbags": None,
     "threadpoolctl": None,
+    "laspy": None,
+    "lazrs": None,
 }
 
 

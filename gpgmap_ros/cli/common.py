@@ -1,0 +1,152 @@
+"""What several commands share: settings on the command line, output folders, JSON."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpgmap_ros.config import Config, ConfigError, load_config, with_settings
+from gpgmap_ros.share import share_file
+
+SENSORS = ("spinning_lidar", "solid_state_lidar", "stereo")
+
+
+class UsageError(ValueError):
+    """The call can't be meant that way: why, and how it can."""
+
+
+class Interrupted(Exception):
+    """The user ended the work; what was kept."""
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """--config, --sensor and --set, in the order in which they count."""
+    group = parser.add_argument_group("settings (`gpgmap config` lists them)")
+    group.add_argument("--config", type=Path, metavar="FILE", help="YAML with settings, as for mapping_node")
+    group.add_argument(
+        "--sensor", choices=SENSORS, help="noise and filters for a kind of sensor, on top of the file"
+    )
+    group.add_argument(
+        "--set",
+        dest="changes",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="one setting, on top of both; as often as you like",
+    )
+
+
+def config_from(arguments: argparse.Namespace) -> Config:
+    """The settings that the options ask for. UsageError or ConfigError where one makes no sense."""
+    config = load_config(arguments.config) if arguments.config else Config()
+    if arguments.sensor:
+        preset = yaml.safe_load(share_file("config", f"{arguments.sensor}.yaml").read_text())
+        config = with_settings(config, _flat(preset["/**"]["ros__parameters"]))
+    return with_settings(config, changes_from(arguments.changes))
+
+
+def given_settings(arguments: argparse.Namespace) -> set[str]:
+    """Names of the settings that the user decided, by --set or in the file: guesses must leave them alone."""
+    names = set(changes_from(arguments.changes))
+    if arguments.config:
+        default, loaded = dict(_values(Config())), dict(_values(load_config(arguments.config)))
+        names |= {name for name, value in loaded.items() if value != default[name]}
+    return names
+
+
+def _values(config: Config) -> Iterable[tuple[str, Any]]:
+    from gpgmap_ros.config import settings
+
+    return ((item.name, item.value) for item in settings(config))
+
+
+def changes_from(texts: list[str]) -> dict[str, Any]:
+    changes = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--set {text}: expected NAME=VALUE, as in --set mapping.resolution=0.2")
+        try:
+            parsed = yaml.safe_load(value) if value.strip() else ""
+        except yaml.YAMLError:
+            raise UsageError(f"--set {text}: '{value}' is no value") from None
+        # YAML 1.1 reads 1e-3 as text
+        if isinstance(parsed, str):
+            with contextlib.suppress(ValueError):
+                parsed = float(parsed)
+        changes[name.strip()] = parsed
+    try:
+        with_settings(Config(), changes)
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+    return changes
+
+
+def _flat(tree: dict[str, Any]) -> dict[str, Any]:
+    from gpgmap_ros.config import flattened
+
+    return flattened(tree)
+
+
+MARK = "run.json"
+"""The file by which a folder is known to be ours."""
+
+
+def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
+    """A new, empty folder: the one asked for, or `name` with a number where that exists."""
+    if wanted is None:
+        wanted, number = Path(name), 2
+        while wanted.exists():
+            wanted, number = Path(f"{name}_{number}"), number + 1
+    elif wanted.exists() and (not wanted.is_dir() or any(wanted.iterdir())):
+        ours = (wanted / MARK).exists()
+        if not ours:
+            raise UsageError(f"{wanted} has other files in it: name an empty or a new folder with --out")
+        if not overwrite:
+            raise UsageError(
+                f"{wanted} holds an earlier run: name another folder with --out, or say --overwrite"
+            )
+        shutil.rmtree(wanted)
+    wanted.mkdir(parents=True, exist_ok=True)
+    return wanted
+
+
+def add_output(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "--out", "-o", type=Path, metavar="FOLDER", help=f"folder for the results (default: {default})"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier run in that folder")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")
+
+
+def print_json(data: Any) -> None:
+    json.dump(data, sys.stdout, indent=2)
+    print()
+
+
+def say(arguments: argparse.Namespace, text: str) -> None:
+    """For people: not with --json."""
+    if not getattr(arguments, "json", False):
+        print(text, flush=True)
+
+
+def table(rows: list[tuple[str, str]], indent: str = "  ") -> str:
+    """Names and values, values aligned; a value may have several lines."""
+    width = max((len(name) for name, _ in rows), default=0)
+    lines = []
+    for name, value in rows:
+        first, *rest = value.splitlines() or [""]
+        lines.append(f"{indent}{name:<{width}}  {first}".rstrip())
+        lines.extend(f"{indent}{'':<{width}}  {line}" for line in rest)
+    return "\n".join(lines)

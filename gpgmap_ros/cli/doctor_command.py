@@ -1,0 +1,74 @@
+"""gpgmap doctor"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from gpgmap_ros.cli.common import add_json, add_settings, config_from, print_json
+
+DESCRIPTION = """Look for what is wrong and name the remedy: the installation; with BAG a recording (topics, frames,
+stamps, ranges, damage); with --live a running ROS 2 system (nodes, QoS, frames, clocks)."""
+EXAMPLES = """examples:
+  gpgmap doctor
+  gpgmap doctor my_bag
+  gpgmap doctor --live --set map_frame=map
+  gpgmap doctor my_bag --json | jq '.[] | select(.status == "wrong")'
+
+exit code: 0 nothing is wrong, 1 something is
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bags", nargs="*", type=Path, metavar="BAG", help="recording to look at")
+    parser.add_argument("--live", action="store_true", help="look at the running system")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, metavar="S", help="how long, with --live (default: 5)"
+    )
+    parser.add_argument("--topic", metavar="NAME", help="topic of the point clouds")
+    parser.add_argument("--odom", metavar="NAME", help="topic of the poses")
+    parser.add_argument("--still", action="store_true", help="the sensor did not move")
+    add_json(parser)
+    add_settings(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from gpgmap_ros.findings import GOOD, NOTE, WRONG, Finding
+    from gpgmap_ros.offline.checkup import installation, recording_findings
+    from gpgmap_ros.offline.choosing import Wish
+
+    config = config_from(arguments)
+    found: list[Any] = []
+    if not arguments.bags or arguments.live:
+        found.extend(installation())
+    if arguments.bags:
+        wish = Wish(arguments.topic, arguments.odom, still=arguments.still)
+        found.extend(recording_findings(arguments.bags, wish, config))
+    if arguments.live:
+        try:
+            from gpgmap_ros.nodes.system_probe import system_findings
+
+            found.extend(system_findings(config, arguments.seconds))
+        except ImportError as error:
+            found.append(
+                Finding(
+                    "ROS 2",
+                    WRONG,
+                    f"not importable: {error}",
+                    "`make setup`, or source your ROS installation",
+                )
+            )
+    wrong = sum(item.status == WRONG for item in found)
+    if arguments.json:
+        print_json([dataclasses.asdict(item) for item in found])
+        return 1 if wrong else 0
+    marks = {GOOD: "  ok   ", NOTE: "  note ", WRONG: "  WRONG"}
+    width = max(len(item.subject) for item in found)
+    for item in found:
+        print(f"{marks[item.status]}  {item.subject:<{width}}  {item.text}")
+        if item.remedy and item.status != GOOD:
+            print(f"         {'':<{width}}  -> {item.remedy}")
+    print(f"{wrong} wrong" if wrong else "nothing is wrong")
+    return 1 if wrong else 0

@@ -1,0 +1,120 @@
+"""gpgmap evaluate"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from gpgmap_ros.cli.common import UsageError, add_json, print_json, table
+
+DESCRIPTION = """Compare a run of `gpgmap replay` with the true trajectory (TUM format: time x y z qx qy qz qw).
+
+ATE: distances left after the best rigid fit. RPE: error of the motion over a distance. Closures: a
+comparison of two submaps is possible if they truly began within --reach metres of each other; an
+accepted closure is right if it is possible and its pose is within --right-m and --right-deg of the
+true one; precision = right / accepted, recall = right / possible. Truth is interpolated; poses
+without truth within --gap seconds are left out."""
+EXAMPLES = """examples:
+  gpgmap evaluate my_bag_gpgmap --truth groundtruth.txt
+  gpgmap evaluate run --truth gt.txt --yaw-only --reach 30 --json > scores.json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a replay")
+    parser.add_argument(
+        "--truth", type=Path, required=True, metavar="FILE", help="true trajectory, TUM format"
+    )
+    parser.add_argument(
+        "--gap",
+        type=float,
+        default=1.0,
+        metavar="S",
+        help="largest gap in the truth to interpolate over (default: 1)",
+    )
+    parser.add_argument(
+        "--distance", type=float, default=10.0, metavar="M", help="of true way, for RPE (default: 10)"
+    )
+    parser.add_argument(
+        "--reach",
+        type=float,
+        metavar="M",
+        help="submaps closer than this could be matched (default: submap.size)",
+    )
+    parser.add_argument(
+        "--right-m",
+        type=float,
+        default=1.0,
+        metavar="M",
+        help="largest error of a right closure (default: 1)",
+    )
+    parser.add_argument(
+        "--right-deg", type=float, default=3.0, metavar="DEG", help="likewise of its orientation (default: 3)"
+    )
+    parser.add_argument(
+        "--yaw-only", action="store_true", help="fit yaw and translation only: both are gravity-aligned"
+    )
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from gpgmap_ros.io.run_folder import RunFolder
+    from gpgmap_ros.io.trajectory import read_tum
+    from gpgmap_ros.offline.evaluation import Rules, closure_errors, trajectory_errors
+
+    folder = RunFolder(arguments.run_folder)
+    summary = folder.read_summary()
+    reach = folder.read_config().submap.size if arguments.reach is None else arguments.reach
+    rules = Rules(
+        arguments.gap, arguments.distance, reach, arguments.right_m, arguments.right_deg, arguments.yaw_only
+    )
+    for name in ("gap", "distance", "reach", "right_m", "right_deg"):
+        if getattr(rules, name) <= 0.0:
+            raise UsageError(f"--{name.replace('_', '-')} must be positive")
+    if summary["kind"] != "replay":
+        raise UsageError(f"{folder.path} is no replay: it has no trajectory")
+    truth = read_tum(arguments.truth)
+    result: dict[str, Any] = {
+        "rules": dataclasses.asdict(rules),
+        "odometry": trajectory_errors(folder.read_trajectory(corrected=False), truth, rules),
+        "corrected": trajectory_errors(folder.read_trajectory(), truth, rules),
+        "closures": None,
+    }
+    if folder.closures.exists():
+        result["closures"] = closure_errors(
+            folder.read_closures(), folder.open_submaps().infos(), truth, rules
+        )
+    if arguments.json:
+        print_json(result)
+    else:
+        print(table(rows_of(result)))
+
+
+def rows_of(result: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    for name in ("odometry", "corrected"):
+        item = result[name]
+        ate, rpe = item["ate_m"], item["rpe"]
+        errors = f"{ate['rmse']:.3f} m rmse, {ate['median']:.3f} median, {ate['max']:.3f} largest"
+        rows.append((name, f"ATE {errors} ({item['poses']} poses)"))
+        if rpe is not None:
+            errors = f"{rpe['translation_percent']:.2f} %, {rpe['rotation_deg_per_m']:.4f} deg/m"
+            rows.append(("", f"RPE over {rpe['distance_m']:g} m: {errors}"))
+    found = result["closures"]
+    if found is not None:
+        precision, recall = (
+            "-" if found[name] is None else f"{found[name]:.1%}" for name in ("precision", "recall")
+        )
+        right = found["right"]
+        rows.append(
+            ("closures", f"precision {precision} ({right} of {found['accepted']} accepted are right)")
+        )
+        rows.append(("", f"recall {recall} ({right} of {found['possible']} possible comparisons)"))
+        if found["median_error_m"] is not None:
+            errors = f"{found['median_error_m']:.3f} m, {found['median_error_deg']:.3f} deg"
+            rows.append(("", f"right ones: {errors} median error"))
+        if found["without_truth"]:
+            rows.append(("", f"{found['without_truth']} comparisons without truth were left out"))
+    return rows

@@ -1,0 +1,129 @@
+"""The commands, how one is called, and what a failure looks like.
+
+Exit codes: 0 done, 1 the work failed, 2 the call was wrong, 130 interrupted (what was done until then is kept).
+A failure is one line on standard error that says what was wrong and what to do; with -v it is the traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+
+from gpgmap_ros import __version__
+from gpgmap_ros.cli.common import Interrupted, UsageError
+
+DONE, FAILED, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: the module of that name in this package does it. help: for the list of commands."""
+
+    name: str
+    help: str
+
+    @property
+    def module(self) -> str:
+        return f"gpgmap_ros.cli.{self.name}_command"
+
+
+COMMANDS = (
+    Command("demo", "make a drive, map it live over ROS 2, draw the result"),
+    Command(
+        "replay", "map a recording (rosbag2, MCAP, ROS 1), close loops, write a run folder with a report"
+    ),
+    Command("play", "publish a recording on ROS 2 topics, with /clock"),
+    Command("map", "map point cloud files (LAS, LAZ, PLY, PCD, XYZ, NPZ) of any size"),
+    Command("tune", "learn the settings of terrain and noise from a recording or point clouds"),
+    Command("register", "find how two maps lie to each other, and show it"),
+    Command("evaluate", "compare a run with the true trajectory"),
+    Command("export", "write a run's map as GeoTIFF, mesh, grid_map bag or nav2 map"),
+    Command("doctor", "look for what is wrong: the installation, a recording, a running system"),
+    Command("config", "print every setting with default, unit, range and meaning"),
+    Command("completion", "print what makes the shell complete gpgmap's commands and options"),
+)
+
+EXAMPLES = """examples:
+  gpgmap demo                                  a rover drive over real relief, mapped live by the real node
+  gpgmap replay my_bag                         map your own recording; open my_bag_gpgmap/report.html
+  gpgmap map survey.laz --set mapping.resolution=0.5
+  gpgmap config > mine.yaml                    every setting with its meaning, ready for --config
+
+`gpgmap COMMAND --help` has examples for each command.
+exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted
+"""
+
+
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """only: load the options of this command alone; the others are listed. None loads all."""
+    parser = argparse.ArgumentParser(
+        prog="gpgmap",
+        description="Gaussian-process gradient maps of bare ground.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"gpgmap {__version__}")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        if only is not None and command.name != only:
+            commands.add_parser(command.name, help=command.help)
+            continue
+        module = importlib.import_module(command.module)
+        own = commands.add_parser(
+            command.name,
+            help=command.help,
+            description=module.DESCRIPTION,
+            epilog=module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        own.add_argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="show the traceback of an error",
+        )
+        module.add_arguments(own)
+        own.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    named = next((argument for argument in argv if not argument.startswith("-")), None)
+    known = {command.name for command in COMMANDS}
+    arguments = build_parser(named if named in known else "").parse_args(argv)
+    who = f"gpgmap {arguments.command}"
+    try:
+        code = arguments.run(arguments)
+        sys.stdout.flush()
+        return code or DONE
+    except (KeyboardInterrupt, Interrupted) as error:
+        print(f"{who}: interrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # whoever read our output has had enough, as in `gpgmap config | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except UsageError as error:
+        if arguments.verbose:
+            raise
+        print(f"{who}: {error}", file=sys.stderr)
+        return WRONG_CALL
+    except (RuntimeError, ValueError, OSError, ImportError, MemoryError, LookupError) as error:
+        if arguments.verbose:
+            raise
+        print(f"{who}: {one_line(error)}", file=sys.stderr)
+        return FAILED
+
+
+def one_line(error: BaseException) -> str:
+    """The message; what it is where a library left the message out."""
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    return text.strip() or f"{type(error).__name__} (run it with -v for the details, and please report it)"

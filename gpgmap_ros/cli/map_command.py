@@ -1,0 +1,181 @@
+"""gpgmap map"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+from gpgmap_ros.cli.common import (
+    UsageError,
+    add_json,
+    add_output,
+    add_settings,
+    config_from,
+    given_settings,
+    output_folder,
+    print_json,
+    say,
+    table,
+)
+from gpgmap_ros.progress import ProgressBar
+
+DESCRIPTION = """Map point cloud files: LAS, LAZ, PLY, PCD, XYZ (text) and NPZ (xyz or x, y, z; offset; epsg), any
+number and any size.
+
+Points are read once, piece by piece, and forgotten: memory depends on the area, not on the number
+of points, and tiles that do not fit go to the disk. Coordinates and their system are kept
+(GeoTIFF). Resolution, length scale, relief and noise are read off a sample unless you give them. Of
+classified LAS files the ground points are used."""
+EXAMPLES = """examples:
+  gpgmap map survey.laz
+  gpgmap map tiles/*.las --set mapping.resolution=0.5 --out survey
+  gpgmap map scan.ply --crs EPSG:25832 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="point cloud")
+    add_output(parser, "the first file's name and _gpgmap")
+    parser.add_argument(
+        "--crs", metavar="EPSG:N", help="system of the coordinates, where the files do not say"
+    )
+    parser.add_argument(
+        "--class",
+        dest="classes",
+        metavar="N,N",
+        help="LAS classes to use, or 'all' (default: 2, ground, where there is any)",
+    )
+    parser.add_argument(
+        "--memory",
+        type=int,
+        default=512,
+        metavar="MB",
+        help="for statistics; the rest is on disk (default: 512)",
+    )
+    add_json(parser)
+    add_settings(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    begin = time.monotonic()
+    config, given = config_from(arguments), given_settings(arguments)
+    epsg, classes = epsg_from(arguments.crs), classes_from(arguments.classes)
+    if arguments.memory < 16:
+        raise UsageError(f"--memory {arguments.memory}: at least 16 MB are needed")
+    from gpgmap_ros.io.point_files import open_points
+    from gpgmap_ros.io.run_folder import RunFolder
+    from gpgmap_ros.io.staged import write_json
+    from gpgmap_ros.offline.surveying import collect, plan, remove_tiles, survey_report, write_survey
+
+    sources = [open_points(path, epsg, classes) for path in arguments.files]
+    crs, warnings = common_crs(sources)
+    with ProgressBar("looking at a sample", 1) as bar:
+        planned = plan(sources, config, given)
+        bar.update(1)
+    for text in (*planned.guesses, *{source.note for source in sources if source.note}):
+        say(arguments, f"  {text}")
+    name = arguments.files[0].stem
+    folder = RunFolder(output_folder(arguments.out, f"{name}_gpgmap", arguments.overwrite))
+    summary: dict[str, Any] = {
+        "kind": "survey", "name": name, "sources": [str(path) for path in arguments.files],
+        "guesses": list(planned.guesses), "crs": crs.label, "warnings": warnings, "losses": [],
+    }  # fmt: skip
+    folder.begin(summary, planned.config)
+    tiles = folder.path / ".tiles"
+    try:
+        start = time.monotonic()
+        with ProgressBar("adding points", planned.points or 1) as bar:
+
+            def progress(count: int) -> None:
+                spent = max(time.monotonic() - start, 1e-6)
+                left = ((planned.points or count) - count) / (count / spent)
+                bar.update(
+                    count, f"{count / 1e6:.1f} M points  {count / spent / 1e6:.1f} M/s  {left:.0f} s left"
+                )
+
+            survey, adding = collect(sources, planned, tiles, arguments.memory << 20, progress)
+        reading = time.monotonic() - start - adding
+        if not survey.count:
+            raise RuntimeError(f"no points: {', '.join(str(path) for path in arguments.files)} (see --class)")
+        with ProgressBar("solving", 1) as bar:
+            solve = time.monotonic()
+            numbers, overview, small = write_survey(
+                folder,
+                survey,
+                crs,
+                lambda done, total: bar.update((done + 1) / total, f"window {done + 1} of {total}"),
+            )
+            solving = time.monotonic() - solve
+    finally:
+        remove_tiles(tiles)
+    grid = survey.grid
+    summary |= {
+        "status": "complete",
+        "points": {"used": survey.count, "per_second": round(survey.count / (adding + reading), 1)},
+        "map": {
+            "resolution_m": grid.resolution, "cells": list(grid.shape), "origin": list(grid.origin), **numbers,
+        },
+        "timings_s": {
+            "adding": round(adding, 3), "reading": round(reading, 3), "solving and writing": round(solving, 3),
+        },
+        "largest_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "seconds": {"all": round(time.monotonic() - begin, 3)},
+    }  # fmt: skip
+    survey_report(folder, summary, planned.config, overview, small, crs)
+    write_json(folder.summary, summary)
+    if arguments.json:
+        print_json(summary)
+        return
+    map_ = summary["map"]
+    rows = [
+        ("points", f"{survey.count:,} at {summary['points']['per_second'] / 1e6:.1f} million/s"),
+        (
+            "map",
+            f"{map_['known_m2']:,.0f} m2 known, {grid.shape[1]} x {grid.shape[0]} cells of {grid.resolution:g} m",
+        ),
+        (
+            "system",
+            crs.label or "not said: the GeoTIFFs have the files' coordinates and no name for them (--crs)",
+        ),
+        ("memory", f"{summary['largest_memory_mb']:.0f} MB at most"),
+        ("time", f"{summary['seconds']['all']:.1f} s"),
+        *(("warning", text) for text in warnings),
+        ("report", str(folder.report)),
+    ]
+    print(table(rows))
+
+
+def epsg_from(text: str | None) -> int:
+    if text is None:
+        return 0
+    code = text.upper().removeprefix("EPSG:")
+    if not code.isdigit() or not 1024 <= int(code) <= 32766:
+        raise UsageError(f"--crs {text}: expected the code of a projected system, as in EPSG:32611")
+    return int(code)
+
+
+def classes_from(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    if text == "all":
+        return tuple(range(256))
+    parts = text.split(",")
+    if not all(part.strip().isdigit() and int(part) < 256 for part in parts):
+        raise UsageError(f"--class {text}: expected numbers, as in --class 2,8, or 'all'")
+    return tuple(int(part) for part in parts)
+
+
+def common_crs(sources: list[Any]) -> tuple[Any, list[str]]:
+    """The system of all files; UsageError where they differ."""
+    from gpgmap_ros.io.geotiff import Crs
+
+    known = {source.crs.label: source for source in sources if source.crs.label}
+    if len(known) > 1:
+        named = ", ".join(f"{source.path} in {label}" for label, source in known.items())
+        raise UsageError(f"the files have different coordinates: {named}. Convert them first, or say --crs")
+    silent = [str(source.path) for source in sources if not source.crs.label]
+    warnings = [f"taken to be in {next(iter(known))}: {', '.join(silent)}"] if known and silent else []
+    return (next(iter(known.values())).crs if known else Crs()), warnings

@@ -1,0 +1,115 @@
+"""gpgmap register"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpgmap_ros.cli.common import UsageError, add_json, add_settings, config_from, print_json, table
+
+DESCRIPTION = """Find how map A (the source) lies in map B (the target), from no initial guess; print pose,
+uncertainty, score and why it is accepted or not, and draw both maps, their overlap and what is left
+between them.
+
+A map is a run folder, one of its submaps (RUN:7), a map or submap file (.npz), or a point cloud
+with --resolution."""
+EXAMPLES = """examples:
+  gpgmap register run:3 run:21                           two submaps of a replay
+  gpgmap register monday/map.npz tuesday/map.npz --out both.png
+  gpgmap register scan_1.ply scan_2.ply --resolution 0.1 --json
+
+exit code: 0 also where the registration is refused; `accepted` in --json says which
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="A", help="map that is moved")
+    parser.add_argument("target", metavar="B", help="map in whose frame the pose is")
+    parser.add_argument(
+        "--out",
+        "-o",
+        type=Path,
+        default=Path("registration.png"),
+        metavar="PNG",
+        help="figure (default: registration.png)",
+    )
+    parser.add_argument("--no-figure", action="store_true", help="only print")
+    parser.add_argument("--resolution", type=float, metavar="M", help="cells for point clouds")
+    add_json(parser)
+    add_settings(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from gpgmap_ros.closure import register
+    from gpgmap_ros.io.map_products import MapError
+    from gpgmap_ros.offline.maps import open_map
+
+    config = config_from(arguments)
+    if not arguments.out.parent.is_dir():
+        raise UsageError(f"--out {arguments.out}: there is no folder {arguments.out.parent}")
+    try:
+        source = open_map(arguments.source, config, arguments.resolution)
+        target = open_map(arguments.target, config, arguments.resolution)
+    except MapError as error:
+        raise UsageError(str(error)) from error
+    result = register(source, target, config.closure)
+    figure = None
+    if not arguments.no_figure:
+        from gpgmap_ros.viz.registration_figure import registration_figure
+
+        figure = arguments.out
+        registration_figure(figure, source, target, result, (arguments.source, arguments.target))
+    summary = described(result, figure)
+    if arguments.json:
+        print_json(summary)
+    else:
+        print(told(summary, result))
+
+
+def described(result: Any, figure: Path | None) -> dict[str, Any]:
+    finite = bool(np.isfinite(result.covariance).all())
+    T = result.T_target_source
+    std = np.sqrt(np.clip(np.diagonal(result.covariance), 0.0, None)) if finite else None
+    return {
+        "accepted": bool(result.accepted),
+        "reason": result.reason,
+        "probability": float(result.probability),
+        "score_nats": float(result.score),
+        "overlap": float(result.overlap),
+        "candidates": int(result.candidates),
+        "T_target_source": T.tolist(),
+        "translation_m": T[:3, 3].tolist(),
+        "yaw_deg": float(np.degrees(np.arctan2(T[1, 0], T[0, 0]))),
+        "covariance": result.covariance.tolist() if finite else None,
+        "std_m": std[:3].tolist() if std is not None else None,
+        "std_deg": np.degrees(std[3:]).tolist() if std is not None else None,
+        "figure": None if figure is None else str(figure),
+    }
+
+
+def told(summary: dict[str, Any], result: Any) -> str:
+    x, y, z = summary["translation_m"]
+    rows = [("accepted" if summary["accepted"] else "refused", summary["reason"])]
+    if summary["std_m"] is not None:
+        (sx, sy, sz), yaw_std = summary["std_m"], summary["std_deg"][2]
+        rows += [
+            (
+                "position",
+                f"x {x:.3f} ± {sx:.3f}  y {y:.3f} ± {sy:.3f}  z {z:.3f} ± {sz:.3f} m (A's frame in B's)",
+            ),
+            ("yaw", f"{summary['yaw_deg']:.3f} ± {yaw_std:.3f} deg"),
+        ]
+    rows += [
+        ("probability", f"{summary['probability']:.4f}"),
+        ("score", f"{summary['score_nats']:.1f} nats above the best of unrelated poses"),
+        ("overlap", f"{summary['overlap']:.0%} of the smaller map"),
+        ("candidates", str(summary["candidates"])),
+    ]
+    if result.runner_up is not None:
+        rows.append(("runner-up", f"score {result.runner_up.surplus:.1f} nats, elsewhere"))
+    if summary["figure"]:
+        rows.append(("figure", summary["figure"]))
+    return table(rows)

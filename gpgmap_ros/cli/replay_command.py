@@ -1,0 +1,256 @@
+"""gpgmap replay"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from gpgmap_ros.cli.common import (
+    Interrupted,
+    UsageError,
+    add_json,
+    add_output,
+    add_settings,
+    config_from,
+    output_folder,
+    print_json,
+    say,
+    table,
+)
+from gpgmap_ros.progress import ProgressBar
+
+DESCRIPTION = """Map a recording offline, with the node's own pipeline: rosbag2 (sqlite3, MCAP), ROS 1 .bag,
+compressed, several at once. Guesses which topic has the clouds and what says where they were taken,
+and says what it chose.
+
+Writes a run folder: effective settings, trajectory (TUM), submaps, layers (GeoTIFF, PNG, NPZ),
+closures (g2o) and report.html. Ctrl-C ends early and keeps what is there. A damaged recording is
+used as far as it reads."""
+EXAMPLES = """examples:
+  gpgmap replay my_bag                                   everything guessed; open my_bag_gpgmap/report.html
+  gpgmap replay drive_0.mcap drive_1.mcap --out run      several files, one after the other or side by side
+  gpgmap replay old.bag --topic /velodyne_points --odom /odometry/filtered
+  gpgmap replay my_bag --set mapping.resolution=0.2 --set mapping.length_scale=1 --sensor spinning_lidar
+  gpgmap replay my_bag --from 60 --to 120 --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bags", nargs="+", type=Path, metavar="BAG", help="folder or file of a recording")
+    add_output(parser, "the recording's name and _gpgmap")
+    source = parser.add_argument_group("what is read (guessed unless told)")
+    source.add_argument("--topic", metavar="NAME", help="topic of the point clouds")
+    poses = source.add_mutually_exclusive_group()
+    poses.add_argument(
+        "--odom", metavar="NAME", help="topic of the poses: Odometry, PoseStamped and their kin"
+    )
+    poses.add_argument("--tf", action="store_true", help="poses from /tf")
+    poses.add_argument("--still", action="store_true", help="no poses: the sensor did not move")
+    source.add_argument("--map-frame", metavar="FRAME", help="gravity-aligned frame of the map")
+    source.add_argument(
+        "--from", dest="start", type=float, metavar="S", help="begin this many seconds into the recording"
+    )
+    source.add_argument("--to", dest="stop", type=float, metavar="S", help="end there")
+    source.add_argument(
+        "--rate", type=float, default=0.0, metavar="X", help="times real time (default: as fast as it goes)"
+    )
+    parser.add_argument(
+        "--rerun", action="store_true", help="stream to the Rerun viewer (pip install rerun-sdk)"
+    )
+    add_json(parser)
+    add_settings(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.rate < 0.0:
+        raise UsageError(f"--rate {arguments.rate}: must be positive, or 0 for as fast as it goes")
+    begin = time.monotonic()
+    config = config_from(arguments)
+    from gpgmap_ros.config import with_settings
+    from gpgmap_ros.io.recordings import Recording
+    from gpgmap_ros.io.run_folder import RunFolder
+    from gpgmap_ros.offline.choosing import ChoiceError, Wish, choose
+
+    with Recording(arguments.bags) as recording:
+        wish = Wish(arguments.topic, arguments.odom, arguments.tf, arguments.still, arguments.map_frame)
+        try:
+            choice = choose(recording, wish, config.map_frame, config.base_frame)
+        except ChoiceError as error:
+            raise UsageError(str(error)) from error
+        limits = window(recording.start, recording.end, arguments.start, arguments.stop)
+        name = arguments.bags[0].resolve().name.split(".")[0]
+        folder = RunFolder(output_folder(arguments.out, f"{name}_gpgmap", arguments.overwrite))
+        config = with_settings(
+            config,
+            {
+                "pose_source": "tf" if choice.pose_source == "tf" else "odometry",
+                "map_frame": choice.map_frame,
+                "base_frame": choice.base_frame,
+                "points_topics": [choice.topic],
+                "map_folder": str(folder.path),
+            },
+        )
+        for text in (*choice.reasons, *(f"warning: {item}" for item in choice.warnings)):
+            say(arguments, f"  {text}")
+        summary = first_summary(name, arguments.bags, choice)
+        folder.begin(summary, config)
+        return replayed(arguments, recording, choice, config, folder, limits, summary, begin)
+
+
+def replayed(
+    arguments: argparse.Namespace,
+    recording: Any,
+    choice: Any,
+    config: Any,
+    folder: Any,
+    limits: tuple[int | None, int | None],
+    summary: dict[str, Any],
+    begin: float,
+) -> int:
+    from gpgmap_ros.io.staged import write_json
+    from gpgmap_ros.offline.replay import Replay
+    from gpgmap_ros.offline.results import write_results
+
+    viewer = None
+    if arguments.rerun:
+        from gpgmap_ros.viz.live import Viewer
+
+        viewer = Viewer(summary["name"])
+    replay = Replay(recording, choice, config)
+    interrupted = follow(replay, recording, limits, arguments.rate, viewer)
+    mapped = time.monotonic() - begin
+    say(arguments, "") if interrupted and sys.stderr.isatty() else None
+    with ProgressBar("writing the results", 5) as bar:
+        bar.update(0, "map")
+        gpgmap = replay.finish()
+        summary["status"] = "interrupted" if interrupted else "complete"
+        seconds = (
+            (replay.odometry.stamps[-1] - replay.odometry.stamps[0]) / 1e9
+            if len(replay.odometry) > 1
+            else 0.0
+        )
+        summary["times_real_time"] = round(float(seconds) / mapped, 2) if seconds else None
+        summary["losses"] = list(recording.losses)
+        summary = write_results(folder, replay, gpgmap, summary, lambda stage: bar.advance(1, stage))
+        if viewer is not None and gpgmap is not None:
+            viewer.map(gpgmap)
+        summary["warnings"] = [*choice.warnings, *summary["warnings"]]
+        summary["seconds"] = {"mapping": round(mapped, 3), "all": round(time.monotonic() - begin, 3)}
+        write_json(folder.summary, summary)
+    if arguments.json:
+        print_json(summary)
+    else:
+        print(told(summary, folder))
+    if gpgmap is None:
+        raise RuntimeError(f"no map: {'; '.join(summary['warnings']) or 'no cloud could be used'}")
+    if interrupted:
+        raise Interrupted(f"{summary['clouds']['used']} clouds are kept in {folder.path}")
+    return 0
+
+
+def first_summary(name: str, bags: list[Path], choice: Any) -> dict[str, Any]:
+    return {
+        "kind": "replay",
+        "name": name,
+        "sources": [str(path) for path in bags],
+        "chosen": {
+            "topic": choice.topic,
+            "sensor_frame": choice.sensor_frame,
+            "pose_source": choice.pose_source,
+            "pose_topic": choice.pose_topic,
+            "map_frame": choice.map_frame,
+            "base_frame": choice.base_frame,
+            "because": list(choice.reasons),
+        },
+        "losses": [],
+        "warnings": [],
+    }
+
+
+def window(
+    first: int | None, last: int | None, start: float | None, stop: float | None
+) -> tuple[int | None, int | None]:
+    """--from and --to, seconds from the beginning, as times of the recording."""
+    if start is None and stop is None:
+        return None, None
+    if first is None:
+        raise UsageError("the recording does not say when it begins: leave --from and --to out")
+    if (start or 0.0) < 0.0 or (stop is not None and stop <= (start or 0.0)):
+        raise UsageError("--from must not be negative, and --to must come after it")
+    length = (last - first) / 1e9 if last is not None else None
+    if length is not None and start is not None and start >= length:
+        raise UsageError(f"--from {start:g}: the recording is only {length:.1f} s long")
+    at = [None if value is None else first + round(value * 1e9) for value in (start, stop)]
+    return at[0], at[1]
+
+
+def follow(
+    replay: Any, recording: Any, limits: tuple[int | None, int | None], rate: float, viewer: Any
+) -> bool:
+    """Map cloud after cloud with a progress bar; True if the user ended it."""
+    first = limits[0] if limits[0] is not None else recording.start
+    last = recording.end if limits[1] is None else min(limits[1], recording.end or limits[1])
+    total = (last - first) / 1e9 if first is not None and last is not None else 0.0
+    begin, points = time.monotonic(), 0
+    try:
+        with ProgressBar("mapping", total or 1.0) as bar:
+            for step in replay.steps(*limits):
+                first = step.time if first is None else first
+                done, spent = (step.time - first) / 1e9, time.monotonic() - begin
+                lag = 0.0
+                if rate > 0.0:
+                    ahead = done / rate - spent
+                    time.sleep(max(ahead, 0.0))
+                    lag = max(-ahead, 0.0)
+                points += step.report.used
+                bar.update(
+                    done, note(replay.tally.used, points, done, total, spent, lag if rate > 0.0 else None)
+                )
+                if viewer is not None:
+                    viewer.step(step, replay.config.map_frame)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def note(clouds: int, points: int, done: float, total: float, spent: float, lag: float | None) -> str:
+    """clouds/s, points, times real time (or lag behind it), time left"""
+    spent = max(spent, 1e-6)
+    speed = f"{done / spent:.0f}x" if lag is None else f"lag {lag:.1f} s"
+    left = (total - done) * spent / done if done > 0.0 and total else 0.0
+    return f"{clouds / spent:.0f} clouds/s  {points / 1e6:.1f} M points  {speed}  {left:.0f} s left"
+
+
+def told(summary: dict[str, Any], folder: Any) -> str:
+    """The result for people."""
+    clouds, closures, map_ = summary["clouds"], summary["closures"], summary["map"]
+    dropped = sum(clouds["dropped"].values())
+    rows = [
+        (
+            "clouds",
+            f"{clouds['used']} of {clouds['read']} used" + (f", {dropped} dropped" if dropped else ""),
+        ),
+        ("way", f"{summary['way_m']:.1f} m in {summary['seconds_of_data']:.1f} s"),
+        ("submaps", str(summary["submaps"])),
+        (
+            "closures",
+            f"{closures['accepted']} of {closures['compared']} comparisons accepted; they move the trajectory by up to"
+            f" {closures['largest_correction_m']:.2f} m",
+        ),
+    ]
+    if map_ is not None:
+        rows.append(("map", f"{map_['known_m2']:,.0f} m2 known, cells of {map_['resolution_m']:g} m"))
+    speed = f", {summary['times_real_time']:.1f} times real time" if summary["times_real_time"] else ""
+    rows.append(
+        (
+            "time",
+            f"{summary['seconds']['mapping']:.1f} s mapping{speed}; {summary['seconds']['all']:.1f} s in all",
+        )
+    )
+    for text in (*summary["losses"], *summary["warnings"]):
+        rows.append(("warning", text))
+    rows.append(("report", str(folder.report)))
+    return table(rows)

@@ -1,0 +1,96 @@
+"""A map as files for others: every layer as GeoTIFF, all of them as one NPZ; and back."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from gp_core.grid import Grid
+from gpgmap_ros.config import Config
+from gpgmap_ros.io.geotiff import Crs, write_geotiff
+from gpgmap_ros.io.staged import staged
+from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping.layers import BASE
+
+UNITS = {
+    "elevation": "m",
+    "variance": "m^2",
+    "gradient_x": "m/m",
+    "gradient_y": "m/m",
+    "gradient_x_variance": "(m/m)^2",
+    "gradient_y_variance": "(m/m)^2",
+    "gradient_magnitude": "m/m",
+    "upper_bound": "m",
+    "lower_bound": "m",
+    "slope": "rad",
+    "traversability": "probability",
+}
+GEOTIFF_LAYERS = (
+    "elevation",
+    "variance",
+    "gradient_x",
+    "gradient_y",
+    "gradient_magnitude",
+    "slope",
+    "traversability",
+)
+
+
+class MapError(ValueError):
+    """A file that is no map: which, and why."""
+
+
+def write_geotiffs(
+    folder: Path, gpgmap: GPGMap, crs: Crs, layers: Iterable[str] = GEOTIFF_LAYERS
+) -> list[Path]:
+    """One file for each layer. The variance is that of known ground: elsewhere there is nodata, as in the others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name in layers:
+        path = folder / f"{name}.tif"
+        layer = gpgmap[name]
+        if name.endswith("variance"):
+            layer = np.where(gpgmap.known, layer, np.float32(np.nan))
+        write_geotiff(path, layer, gpgmap.grid.origin, gpgmap.grid.resolution, crs, name, UNITS.get(name, ""))
+        if crs.wkt and not crs.keys:
+            with staged(path.with_suffix(".prj")) as beside:
+                beside.write_text(crs.wkt)
+        paths.append(path)
+    return paths
+
+
+def write_map_npz(path: Path, gpgmap: GPGMap, crs: Crs) -> None:
+    """Layers of the posterior `[iy, ix]`, origin (x, y of the corner of cell (0, 0)), resolution, frame, EPSG code."""
+    with staged(path) as beside, beside.open("wb") as file:
+        np.savez_compressed(
+            file,
+            **{name: gpgmap[name] for name in BASE},
+            origin=np.array(gpgmap.grid.origin),
+            resolution=gpgmap.grid.resolution,
+            frame_id=gpgmap.frame_id,
+            stamp=gpgmap.stamp,
+            epsg=crs.epsg,
+        )
+
+
+def read_map_npz(path: Path, config: Config | None = None) -> tuple[GPGMap, Crs]:
+    """A map that `write_map_npz` wrote. MapError where it is another file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = [name for name in (*BASE, "origin", "resolution") if name not in file.files]
+            if missing:
+                raise MapError(f"{path}: no map: it lacks {', '.join(missing)}")
+            layers = {name: file[name] for name in BASE}
+            origin, resolution = file["origin"], float(file["resolution"])
+            frame = str(file["frame_id"]) if "frame_id" in file.files else "map"
+            stamp = int(file["stamp"]) if "stamp" in file.files else 0
+            epsg = int(file["epsg"]) if "epsg" in file.files else 0
+    except FileNotFoundError:
+        raise MapError(f"{path}: there is no such file") from None
+    except (OSError, zipfile.BadZipFile, KeyError, EOFError) as error:
+        raise MapError(f"{path}: can't be read: {error}") from error
+    grid = Grid((float(origin[0]), float(origin[1])), layers["elevation"].shape, resolution)
+    return GPGMap(grid, layers, frame, stamp, config or Config()), Crs(epsg, name=f"local frame '{frame}'")

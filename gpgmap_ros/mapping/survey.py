@@ -1,0 +1,315 @@
+"""Surveys of any size: statistics in tiles, of which only some are in memory, and the map window by window.
+
+A point is added to the statistics of its block and forgotten. Blocks are kept in square tiles; tiles that have not been
+used for long go to the disk. When all points are in, each window of cells is solved from the blocks in it and around
+it. Memory depends on the sizes of tiles and windows, not on the number of points or the extent of the survey.
+
+The relief is modelled as a deviation from a coarse trend, which is subtracted from the points and added again to the
+map: far from the data a map should continue the hillside, not return to the mean height of the survey.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
+
+from gp_core.grid import Grid
+from gp_core.grid.axes import Axis
+from gp_core.grid.statistics import Statistics, locate
+from gp_core.grid.workers import Workers
+from gpgmap_ros.config import Config
+from gpgmap_ros.mapping.elevation_map import ElevationMap
+from gpgmap_ros.mapping.gpgmap import GPGMap
+from gpgmap_ros.mapping.layers import BASE
+from gpgmap_ros.mapping.window import Blocks, prototype
+
+Array = NDArray[np.float64]
+
+TILE_BLOCKS = 64
+"""Blocks along a tile: 2.9 MB of statistics, which stay in the processor's cache while points are added."""
+HALO = 8.0
+"""Length scales around a window whose blocks are solved with it: beyond, a correlation is e^-32."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trend:
+    """A cubic B-spline with its coefficients at the middles of coarse cells: smooth, as a GP is; level beyond them.
+
+    origin: x and y of the middle of cell (0, 0); edge: of a cell
+    """
+
+    heights: Array
+    origin: tuple[float, float]
+    edge: float
+
+    def at(self, xy: Array) -> Array:
+        """(N,) heights at positions (N, 2)."""
+        return _spline_heights(xy, self.heights, *self.origin, self.edge)  # type: ignore[no-any-return]
+
+    def with_gradient(self, xy: Array) -> tuple[Array, Array]:
+        """(N,) heights and their gradients (N, 2)."""
+        return _spline(xy, self.heights, *self.origin, self.edge)  # type: ignore[no-any-return]
+
+
+def trend_of(xyz: Array, edge: float) -> Trend:
+    """The coarse relief of points (N, 3): means in cells of the given edge, smoothed over their neighbours."""
+    low = xyz[:, :2].min(axis=0)
+    index = np.floor((xyz[:, :2] - low) / edge).astype(np.int64)
+    columns, rows = index.max(axis=0) + 1
+    flat = index[:, 1] * columns + index[:, 0]
+    count = np.bincount(flat, minlength=rows * columns).reshape(rows, columns).astype(np.float64)
+    mean = float(xyz[:, 2].mean())
+    total = np.bincount(flat, xyz[:, 2] - mean, minlength=rows * columns).reshape(rows, columns)
+    share = np.where(count > 0, 1.0, 0.0)
+    average = np.where(count > 0, total / np.maximum(count, 1.0), 0.0)
+    heights, known = np.zeros_like(total), np.zeros(total.shape, dtype=bool)
+    # holes are filled from farther and farther around, until there are none
+    width = 0.7
+    while not known.all():
+        weight = gaussian_filter(share, width, mode="constant")
+        fill = ~known & (weight > 1e-3)
+        heights[fill] = (gaussian_filter(average * share, width, mode="constant")[fill]) / weight[fill]
+        known |= fill
+        width *= 2.0
+    return Trend(heights + mean, (float(low[0] + edge / 2.0), float(low[1] + edge / 2.0)), edge)
+
+
+class Survey:
+    """Collects points; then hands out the map.
+
+    config: resolution, length_scale, relief_std (of the deviations from the trend) and noise.height_std are used
+    trend: see above; folder: for tiles that leave the memory; memory: bytes for tiles
+    """
+
+    def __init__(self, config: Config, trend: Trend, folder: Path, memory: int = 1 << 29) -> None:
+        self.config, self._trend, self._folder = config, trend, folder
+        mapping = config.mapping
+        self._prior = prototype(mapping.length_scale, mapping.relief_std, mapping.resolution).prior
+        self._tiles: OrderedDict[tuple[int, int], Statistics] = OrderedDict()
+        self._stored: set[tuple[int, int]] = set()
+        bytes_of_tile = TILE_BLOCKS**2 * 8 * 88
+        self._most = max(4, memory // bytes_of_tile)
+        self._variance = np.array([config.noise.height_std**2])
+        self._workers = Workers(None)
+        self.count = 0
+        self.low, self.high = np.full(2, np.inf), np.full(2, -np.inf)
+
+    def add(self, xyz: Array) -> None:
+        """Take in points (N, 3), all finite."""
+        if not len(xyz):
+            return
+        xy = np.ascontiguousarray(xyz[:, :2])
+        z = xyz[:, 2] - self._trend.at(xy)
+        self.count += len(xyz)
+        low, high = _box(xy)
+        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
+        edges = np.array([spacing * TILE_BLOCKS for spacing in self._prior.spacing])
+        first = np.floor(low / edges).astype(np.int64)
+        count = np.floor(high / edges).astype(np.int64) - first + 1
+        order, starts = _by_tile(xy, edges, first, count)
+        if len(starts) > 2:
+            xy, z = xy[order], z[order]
+        for number in np.flatnonzero(np.diff(starts)):
+            part = slice(starts[number], starts[number + 1])
+            row, column = divmod(int(number), int(count[0]))
+            self._take((row + int(first[1]), column + int(first[0])), xy[part], z[part])
+
+    def _take(self, key: tuple[int, int], xy: Array, z: Array) -> None:
+        s = self._tile(key)
+        everywhere = (-np.inf, -np.inf, np.inf, np.inf)
+        located = locate(xy, z, self._variance, everywhere, s.x, s.y)
+        s.take(located, 1.0, self._prior.unresolved, self._workers)
+
+    def _tile(self, key: tuple[int, int]) -> Statistics:
+        """The tile, from memory, from the disk, or new; the one not used for longest makes room."""
+        if key in self._tiles:
+            self._tiles.move_to_end(key)
+            return self._tiles[key]
+        while len(self._tiles) >= self._most:
+            self._store(*self._tiles.popitem(last=False))
+        self._tiles[key] = self._loaded(key)
+        return self._tiles[key]
+
+    def _path(self, key: tuple[int, int]) -> Path:
+        return self._folder / f"tile_{key[0]}_{key[1]}.npz"
+
+    def _store(self, key: tuple[int, int], s: Statistics) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        np.savez(self._path(key), weights=s.weights, heights=s.heights, totals=s.totals)
+        self._stored.add(key)
+
+    def _loaded(self, key: tuple[int, int]) -> Statistics:
+        spacing_x, spacing_y = self._prior.spacing
+        s = Statistics(
+            Axis(spacing_x, key[1] * TILE_BLOCKS, TILE_BLOCKS),
+            Axis(spacing_y, key[0] * TILE_BLOCKS, TILE_BLOCKS),
+            0.0,
+        )
+        if key in self._stored:
+            with np.load(self._path(key)) as file:
+                s.weights, s.heights, s.totals = file["weights"], file["heights"], file["totals"]
+        return s
+
+    # -- the map -----------------------------------------------------------------------------------------
+
+    @property
+    def grid(self) -> Grid:
+        """Whole cells, with corners at whole multiples of the resolution, just large enough for all points."""
+        edge = self.config.mapping.resolution
+        first = np.floor(self.low / edge)
+        columns, rows = (np.floor(self.high / edge) - first + 1).astype(int)
+        return Grid((float(first[0] * edge), float(first[1] * edge)), (int(rows), int(columns)), edge)
+
+    def window(self, rows: slice, columns: slice) -> GPGMap | None:
+        """The map of a part of `grid`; None where there are no points in it or near it."""
+        grid, edge = self.grid, self.config.mapping.resolution
+        x, y = grid.origin[0] + columns.start * edge, grid.origin[1] + rows.start * edge
+        height, width = rows.stop - rows.start, columns.stop - columns.start
+        margin = int(np.ceil(HALO * self.config.mapping.length_scale / edge))
+        mapping = dataclasses.replace(
+            self.config.mapping, size_x=(width + 2 * margin) * edge, size_y=(height + 2 * margin) * edge
+        )
+        window = ElevationMap(mapping, (x + 0.5 * width * edge, y + 0.5 * height * edge))
+        blocks = self._blocks(window.grid)
+        if blocks is None:
+            return None
+        window.restore(blocks, 0.0)
+        relief = window.gpgmap(config=self.config)
+        part = np.s_[margin : margin + height, margin : margin + width]
+        layers = {name: relief[name][part].astype(np.float64) for name in BASE}
+        if not np.isfinite(layers["elevation"]).any():
+            return None
+        own = Grid((x, y), (height, width), edge)
+        centres = own.centers.reshape(-1, 2)
+        trend, gradient = self._trend.with_gradient(centres)
+        layers["elevation"] += trend.reshape(own.shape)
+        layers["gradient_x"] += gradient[:, 0].reshape(own.shape)
+        layers["gradient_y"] += gradient[:, 1].reshape(own.shape)
+        stack = {name: np.ascontiguousarray(layer, dtype=np.float32) for name, layer in layers.items()}
+        return GPGMap(own, stack, "survey", 0, self.config)
+
+    def _blocks(self, grid: Grid) -> Blocks | None:
+        """The blocks with points that a window touches."""
+        spacing_x, spacing_y = self._prior.spacing
+        x_min, y_min, x_max, y_max = grid.bounds
+        found: list[Blocks] = []
+        for row in range(
+            int(y_min // (spacing_y * TILE_BLOCKS)), int(y_max // (spacing_y * TILE_BLOCKS)) + 1
+        ):
+            for column in range(
+                int(x_min // (spacing_x * TILE_BLOCKS)), int(x_max // (spacing_x * TILE_BLOCKS)) + 1
+            ):
+                if (row, column) in self._tiles or (row, column) in self._stored:
+                    found.append(
+                        _blocks_of(self._tile((row, column)), 1.0 / self.config.mapping.finest_std**2)
+                    )
+        if not found or not any(len(item.index) for item in found):
+            return None
+        joined = {
+            name: np.concatenate([getattr(item, name) for item in found])
+            for name in ("index", "weights", "heights", "totals")
+        }
+        return Blocks(spacing=np.array([spacing_x, spacing_y]), reference=0.0, **joined)
+
+
+def _blocks_of(s: Statistics, most: float) -> Blocks:
+    """The blocks with points; where they weigh more than `most` (1 / m^2), all of them count less (finest_std)."""
+    at = np.nonzero(s.weights[..., 0, 0] > 0.0)
+    index = np.column_stack([at[0] + s.y.first, at[1] + s.x.first]).astype(np.int64)
+    spacing = np.array([s.x.spacing, s.y.spacing])
+    factor = np.minimum(1.0, most / s.weights[..., 0, 0][at])
+    scaled = (array[at] * factor.reshape(-1, *[1] * (array.ndim - 2)) for array in s.arrays)
+    return Blocks(index, spacing, s.reference, *scaled)
+
+
+@njit(cache=True, nogil=True)
+def _box(xy):  # type: ignore[no-untyped-def]
+    """Smallest and largest x and y: NumPy takes twenty times as long along the longer axis."""
+    low, high = xy[0].copy(), xy[0].copy()
+    for n in range(len(xy)):
+        for axis in range(2):
+            low[axis] = min(low[axis], xy[n, axis])
+            high[axis] = max(high[axis], xy[n, axis])
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def _by_tile(xy, edges, first, count):  # type: ignore[no-untyped-def]
+    """Order (N,) of the points by tile, row by row, and where each tile begins (tiles + 1,): a counting sort."""
+    tiles = count[0] * count[1]
+    tile = np.empty(len(xy), dtype=np.int64)
+    starts = np.zeros(tiles + 1, dtype=np.int64)
+    for n in range(len(xy)):
+        i = min(max(int(np.floor(xy[n, 0] / edges[0])) - first[0], 0), count[0] - 1)
+        j = min(max(int(np.floor(xy[n, 1] / edges[1])) - first[1], 0), count[1] - 1)
+        tile[n] = j * count[0] + i
+        starts[tile[n] + 1] += 1
+    for k in range(tiles):
+        starts[k + 1] += starts[k]
+    fill = starts[:-1].copy()
+    order = np.empty(len(xy), dtype=np.int64)
+    for n in range(len(xy)):
+        order[fill[tile[n]]] = n
+        fill[tile[n]] += 1
+    return order, starts
+
+
+@njit(cache=True, nogil=True)
+def _spline_heights(xy, heights, x0, y0, edge):  # type: ignore[no-untyped-def]
+    """As `_spline` without gradients: every point of a survey comes through here."""
+    rows, columns = heights.shape
+    out = np.empty(len(xy))
+    for n in range(len(xy)):
+        u, v = (xy[n, 0] - x0) / edge, (xy[n, 1] - y0) / edge
+        i, j = int(np.floor(u)), int(np.floor(v))
+        s, t = u - i, v - j
+        s1, t1 = 1.0 - s, 1.0 - t
+        a0, a3 = s1 * s1 * s1 / 6.0, s * s * s / 6.0
+        a1, a2 = 2.0 / 3.0 - 0.5 * s * s * (2.0 - s), 2.0 / 3.0 - 0.5 * s1 * s1 * (2.0 - s1)
+        b = (t1 * t1 * t1 / 6.0, 2.0 / 3.0 - 0.5 * t * t * (2.0 - t),
+             2.0 / 3.0 - 0.5 * t1 * t1 * (2.0 - t1), t * t * t / 6.0)  # fmt: skip
+        i0, i1 = min(max(i - 1, 0), columns - 1), min(max(i, 0), columns - 1)
+        i2, i3 = min(max(i + 1, 0), columns - 1), min(max(i + 2, 0), columns - 1)
+        total = 0.0
+        for m in range(4):
+            row = heights[min(max(j + m - 1, 0), rows - 1)]
+            total += b[m] * (a0 * row[i0] + a1 * row[i1] + a2 * row[i2] + a3 * row[i3])
+        out[n] = total
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _spline(xy, heights, x0, y0, edge):  # type: ignore[no-untyped-def]
+    rows, columns = heights.shape
+    out = np.zeros(len(xy))
+    gradient = np.zeros((len(xy), 2))
+    b, d = np.empty((2, 4)), np.empty((2, 4))
+    for n in range(len(xy)):
+        u, v = (xy[n, 0] - x0) / edge, (xy[n, 1] - y0) / edge
+        i, j = int(np.floor(u)), int(np.floor(v))
+        for axis, t in ((0, u - i), (1, v - j)):
+            w = 1.0 - t
+            b[axis, 0], b[axis, 3] = w * w * w / 6.0, t * t * t / 6.0
+            b[axis, 1] = 2.0 / 3.0 - 0.5 * t * t * (2.0 - t)
+            b[axis, 2] = 2.0 / 3.0 - 0.5 * w * w * (2.0 - w)
+            d[axis, 0], d[axis, 3] = -0.5 * w * w, 0.5 * t * t
+            d[axis, 1] = 1.5 * t * t - 2.0 * t
+            d[axis, 2] = 2.0 * w - 1.5 * w * w
+        for m in range(4):
+            row = min(max(j + m - 1, 0), rows - 1)
+            h = g = 0.0
+            for k in range(4):
+                value = heights[row, min(max(i + k - 1, 0), columns - 1)]
+                h += b[0, k] * value
+                g += d[0, k] * value
+            out[n] += b[1, m] * h
+            gradient[n, 0] += b[1, m] * g / edge
+            gradient[n, 1] += d[1, m] * h / edge
+    return out, gradient

@@ -1,0 +1,150 @@
+"""Looks at a running ROS 2 system for a while: who publishes clouds and poses, with which QoS, in which frames."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import rclpy
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+from sensor_msgs.msg import PointCloud2
+from tf2_msgs.msg import TFMessage
+
+from gpgmap_ros.config import Config
+from gpgmap_ros.findings import GOOD, NOTE, WRONG, Finding
+from gpgmap_ros.nodes.messages import nanoseconds
+
+CLOUD = "sensor_msgs/msg/PointCloud2"
+ODOMETRY = "nav_msgs/msg/Odometry"
+OUTPUT = "/elevation"  # by this topic of its own a mapping node is recognised
+
+
+class Probe(Node):
+    """Listens to clouds and transforms."""
+
+    def __init__(self) -> None:
+        super().__init__("gpgmap_doctor")
+        self.clouds: dict[str, list[tuple[float, int, str, int]]] = {}
+        self.parents: dict[str, str] = {}
+        self.moving: set[str] = set()
+        static = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self.create_subscription(TFMessage, "/tf", lambda message: self._frames(message, False), 100)
+        self.create_subscription(TFMessage, "/tf_static", lambda message: self._frames(message, True), static)
+
+    def _frames(self, message: TFMessage, static: bool) -> None:
+        for item in message.transforms:
+            self.parents[item.child_frame_id.lstrip("/")] = item.header.frame_id.lstrip("/")
+            if not static:
+                self.moving.add(item.child_frame_id.lstrip("/"))
+
+    def listen(self, topic: str) -> None:
+        if topic not in self.clouds:
+            seen = self.clouds[topic] = []
+            self.create_subscription(
+                PointCloud2,
+                topic,
+                lambda message: seen.append(
+                    (
+                        time.time(),
+                        nanoseconds(message.header.stamp),
+                        message.header.frame_id.lstrip("/"),
+                        message.width * message.height,
+                    )
+                ),
+                qos_profile_sensor_data,
+            )
+
+    def of_type(self, type_name: str) -> list[str]:
+        return sorted(name for name, types in self.get_topic_names_and_types() if type_name in types)
+
+    def chain(self, frame: str) -> list[str]:
+        chain = [frame]
+        while (above := self.parents.get(chain[-1])) is not None and above not in chain:
+            chain.append(above)
+        return chain
+
+
+def system_findings(config: Config, seconds: float) -> list[Finding]:
+    """What a running system looks like from here, in `seconds`."""
+    rclpy.init()
+    try:
+        probe = Probe()
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            rclpy.spin_once(probe, timeout_sec=0.1)
+            for topic in probe.of_type(CLOUD):
+                if not topic.endswith("/surface"):
+                    probe.listen(topic)
+        return list(findings(probe, config, seconds))
+    finally:
+        rclpy.try_shutdown()
+
+
+def findings(probe: Probe, config: Config, seconds: float) -> Iterator[Finding]:
+    nodes = [name for name in probe.get_node_names() if name != probe.get_name()]
+    if not nodes:
+        yield Finding(
+            "system", WRONG, f"no other node was seen in {seconds:.0f} s",
+            "is it running, with this ROS_DOMAIN_ID and RMW_IMPLEMENTATION, on a network that lets multicast through?",
+        )  # fmt: skip
+        return
+    yield Finding("system", GOOD, f"{len(nodes)} nodes: {', '.join(sorted(set(nodes)))}")
+    yield from mapping_nodes(probe)
+    topics = [topic for topic in probe.clouds if probe.count_publishers(topic)]
+    if not topics:
+        yield Finding("clouds", WRONG, "nobody publishes point clouds", "start the sensor's driver")
+    for topic in topics:
+        yield from cloud_topic(probe, topic, config, seconds)
+    odometry = [topic for topic in probe.of_type(ODOMETRY) if probe.count_publishers(topic)]
+    if odometry:
+        yield Finding("odometry", GOOD, ", ".join(odometry))
+    if not probe.moving and not odometry:
+        yield Finding(
+            "poses", WRONG, "no moving transform on /tf and no odometry", "start the robot's odometry"
+        )
+
+
+def mapping_nodes(probe: Probe) -> Iterator[Finding]:
+    maps = [name for name, _ in probe.get_topic_names_and_types() if name.endswith(OUTPUT)]
+    maps = [name for name in maps if probe.count_publishers(name)]
+    if not maps:
+        yield Finding(
+            "mapping_node",
+            NOTE,
+            "none is running",
+            "ros2 launch gpgmap_ros gpgmap.launch.py points:=/your/points",
+        )
+    for name in maps:
+        yield Finding("mapping_node", GOOD, f"{name.removesuffix(OUTPUT)} publishes maps")
+
+
+def cloud_topic(probe: Probe, topic: str, config: Config, seconds: float) -> Iterator[Finding]:
+    for item in probe.get_publishers_info_by_topic(topic):
+        reliable = item.qos_profile.reliability == ReliabilityPolicy.RELIABLE
+        who = f"{item.node_namespace.rstrip('/')}/{item.node_name}"
+        yield Finding("clouds", GOOD, f"{topic} from {who}, {'reliable' if reliable else 'best effort'}")
+    seen = probe.clouds[topic]
+    if not seen:
+        yield Finding(
+            "clouds", WRONG, f"{topic} is announced, but nothing came in {seconds:.0f} s",
+            "is the sensor running? Large clouds sent best effort are lost by Fast DDS's defaults: see docs/ros.md",
+        )  # fmt: skip
+        return
+    arrival, stamp, frame, size = seen[-1]
+    yield Finding("clouds", GOOD, f"{topic}: {len(seen) / seconds:.1f} Hz, {size:,} points, frame '{frame}'")
+    age = arrival - stamp / 1e9
+    if abs(age) > 1.0:
+        yield Finding(
+            "clock", NOTE, f"{topic}: stamps are {age:.1f} s from this computer's clock",
+            "synchronise the clocks, or set use_sim_time where the time is simulated",
+        )  # fmt: skip
+    chain = probe.chain(frame)
+    if config.map_frame in chain:
+        yield Finding("frames", GOOD, " <- ".join(reversed(chain)))
+    else:
+        known = ", ".join(reversed(chain)) if len(chain) > 1 else "none"
+        yield Finding(
+            "frames", WRONG, f"'{config.map_frame}' is not above '{frame}'; frames above it: {known}",
+            "set map_frame to one of these, or publish the missing transform",
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What the node does live, done from files: replay, surveys, tuning, evaluation. No ROS, no printing."""

@@ -1,0 +1,177 @@
+"""Where the sensor was, from the messages of a recording: the offline side of nodes/pose_sources.py."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpgmap_ros.geometry import Array, inverse, transform_from
+from gpgmap_ros.transform_buffer import NANOSECONDS, TransformBuffer, TransformUnavailable
+
+HORIZON = 60.0
+"""Seconds of poses kept: more than clouds and poses of one moment are ever apart in a recording."""
+ODOMETRY = "nav_msgs/msg/Odometry"
+POSE_TYPES = (
+    ODOMETRY,
+    "geometry_msgs/msg/PoseWithCovarianceStamped",
+    "geometry_msgs/msg/PoseStamped",
+    "geometry_msgs/msg/TransformStamped",
+)
+"""Messages that say where the robot is, the most telling first."""
+TF_TYPES = ("tf2_msgs/msg/TFMessage", "tf/msg/tfMessage")
+
+
+@dataclass(frozen=True)
+class SensorPose:
+    """T_map_sensor; covariance (6, 6) of that pose or None; T_base_sensor where the robot's frame is known."""
+
+    T_map_sensor: Array
+    covariance: Array | None = None
+    T_base_sensor: Array | None = None
+
+    @property
+    def T_map_robot(self) -> Array:  # noqa: N802
+        return (
+            self.T_map_sensor
+            if self.T_base_sensor is None
+            else self.T_map_sensor @ inverse(self.T_base_sensor)
+        )
+
+
+class Poses(Protocol):
+    """Filled with the messages of a recording, asked for the pose of a cloud."""
+
+    def insert(self, message: Any, topic: str) -> None:
+        """Take in a decoded message; ValueError where what it says is no pose."""
+
+    def at(self, sensor_frame: str, stamp: int) -> SensorPose:
+        """TransformUnavailable where it is not known, or not yet."""
+
+
+class Transforms:
+    """The tree of frames, from /tf and /tf_static."""
+
+    def __init__(self) -> None:
+        self.buffer = TransformBuffer(HORIZON)
+
+    def insert(self, message: Any, topic: str) -> None:
+        static = topic.endswith("tf_static")
+        for item in message.transforms:
+            parent, child = frame(item.header.frame_id), frame(item.child_frame_id)
+            self.buffer.insert(
+                parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static
+            )
+
+    def lookup(self, target: str, source: str, stamp: int) -> Array:
+        return self.buffer.lookup(target, source, stamp)
+
+
+class TfPoses:
+    """T_map_sensor straight from the tree of frames; the mount too, where the tree has a `base_frame`."""
+
+    def __init__(self, map_frame: str, base_frame: str) -> None:
+        self._map_frame, self._base_frame = map_frame, base_frame
+        self._transforms = Transforms()
+
+    def insert(self, message: Any, topic: str) -> None:
+        self._transforms.insert(message, topic)
+
+    def at(self, sensor_frame: str, stamp: int) -> SensorPose:
+        T_map_sensor = self._transforms.lookup(self._map_frame, sensor_frame, stamp)
+        try:
+            mount = self._transforms.lookup(self._base_frame, sensor_frame, stamp)
+        except TransformUnavailable:
+            mount = None
+        return SensorPose(T_map_sensor, T_base_sensor=mount)
+
+
+class OdometryPoses:
+    """Poses of the robot from one topic, interpolated; the sensor's mount from the tree of frames.
+
+    base_frame: the frame whose pose it is; mounted: whether the tree leads from there to the sensor. If not, the
+    sensor is taken to be at the base.
+    """
+
+    _MAP, _BASE = "map", "robot"  # stand-ins: this buffer has these two frames and no others
+
+    def __init__(self, base_frame: str, mounted: bool) -> None:
+        self._base_frame, self._mounted = base_frame, mounted
+        self._transforms, self._poses = Transforms(), TransformBuffer(HORIZON)
+        self._stamps: list[int] = []
+        self._covariances: list[Array] = []
+
+    def insert(self, message: Any, topic: str) -> None:
+        if hasattr(message, "transforms"):
+            self._transforms.insert(message, topic)
+            return
+        stamp = nanoseconds(message.header.stamp)
+        T_map_base, covariance = pose_of(message)
+        self._poses.insert(self._MAP, self._BASE, stamp, T_map_base)
+        # all zero is how a driver says that it does not know
+        if covariance is not None and covariance.any() and (not self._stamps or stamp > self._stamps[-1]):
+            self._stamps.append(stamp)
+            self._covariances.append(covariance)
+            if len(self._stamps) > 1 and stamp - self._stamps[0] > HORIZON * NANOSECONDS:
+                del self._stamps[0], self._covariances[0]
+
+    def at(self, sensor_frame: str, stamp: int) -> SensorPose:
+        T_map_base = self._poses.lookup(self._MAP, self._BASE, stamp)
+        mount = np.eye(4)
+        if self._mounted and sensor_frame != self._base_frame:
+            mount = self._transforms.lookup(self._base_frame, sensor_frame, stamp)
+        return SensorPose(T_map_base @ mount, self._covariance_at(stamp), mount)
+
+    def _covariance_at(self, stamp: int) -> Array | None:
+        """Of the message nearest in time: between two it hardly changes."""
+        if not self._stamps:
+            return None
+        after = min(bisect_left(self._stamps, stamp), len(self._stamps) - 1)
+        before = max(after - 1, 0)
+        nearer = min((before, after), key=lambda index: abs(self._stamps[index] - stamp))
+        return self._covariances[nearer]
+
+
+class StillPoses:
+    """A sensor that stands: its pose is that of the mount at the beginning, the origin where there is none."""
+
+    def __init__(self, map_frame: str) -> None:
+        self._map_frame, self._transforms = map_frame, Transforms()
+
+    def insert(self, message: Any, topic: str) -> None:
+        self._transforms.insert(message, topic)
+
+    def at(self, sensor_frame: str, stamp: int) -> SensorPose:
+        try:
+            return SensorPose(self._transforms.lookup(self._map_frame, sensor_frame, stamp))
+        except TransformUnavailable:
+            return SensorPose(np.eye(4))
+
+
+def pose_of(message: Any) -> tuple[Array, Array | None]:
+    """Pose, and covariance (6, 6) where the message has one; ValueError where it is none."""
+    if hasattr(message, "transform"):
+        return transform_of(message.transform), None
+    pose, covariance = message.pose, None
+    if hasattr(pose, "covariance"):
+        covariance = np.array(pose.covariance, dtype=np.float64).reshape(6, 6)
+        pose = pose.pose
+    p, q = pose.position, pose.orientation
+    return transform_from([p.x, p.y, p.z], [q.x, q.y, q.z, q.w]), covariance
+
+
+def transform_of(transform: Any) -> Array:
+    """geometry_msgs/Transform as a matrix; ValueError where it is none."""
+    t, q = transform.translation, transform.rotation
+    return transform_from([t.x, t.y, t.z], [q.x, q.y, q.z, q.w])
+
+
+def nanoseconds(stamp: Any) -> int:
+    return int(stamp.sec) * NANOSECONDS + int(stamp.nanosec)
+
+
+def frame(name: str) -> str:
+    """ROS 1 names of frames may begin with a slash."""
+    return name.lstrip("/")

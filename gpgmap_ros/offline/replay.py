@@ -1,0 +1,292 @@
+"""A recording through the same pipeline as the node's, as fast as it goes: clouds in, submaps, closures, map out.
+
+replay = Replay(recording, choice, config)
+for step in replay.steps():         # one for each cloud; stop whenever you like
+    print(step.stamp, step.report)
+result = replay.finish()            # the last submap, corrected poses, the stitched map
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpgmap_ros.closure.session import LoopCloser, LoopClosure
+from gpgmap_ros.config import Config
+from gpgmap_ros.geometry import Array
+from gpgmap_ros.io.bags import BagError
+from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
+from gpgmap_ros.io.recordings import Decoder, Message, Recording
+from gpgmap_ros.io.trajectory import Trajectory
+from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping.stitching import MOST_CELLS, Stitcher, stitch
+from gpgmap_ros.mapping.submap_store import SubmapInfo
+from gpgmap_ros.mapping.submaps import Submap
+from gpgmap_ros.offline.choosing import Choice
+from gpgmap_ros.offline.poses import OdometryPoses, Poses, SensorPose, StillPoses, TfPoses, frame, nanoseconds
+from gpgmap_ros.pipeline import CloudReport, MappingPipeline
+from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
+
+PATIENCE = 5.0
+"""Seconds of the recording for which a cloud waits for its pose: longer than live, because it costs nothing here."""
+MOST_WAITING = 200
+"""Clouds that may wait at once: beyond it the oldest is dropped, so that memory stays bounded."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One cloud that was mapped.
+
+    stamp: of the cloud; time: of the recording; nanoseconds
+    pose: of the sensor; points: (N, 3) in the sensor's frame
+    closures: what the submap that it finished was compared with
+    """
+
+    stamp: int
+    time: int
+    pose: SensorPose
+    points: Array = field(repr=False)
+    report: CloudReport
+    closures: list[LoopClosure]
+
+
+@dataclass
+class Tally:
+    """What happened so far. seconds: spent in each stage; points: as in CloudReport, added up."""
+
+    clouds: int = 0
+    used: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    points: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+
+    def warn(self, text: str) -> None:
+        """Keep a warning, once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A cloud whose pose is not known yet."""
+
+    message: Any
+    stamp: int
+    time: int
+
+
+class Replay:
+    """Maps one recording. `config` decides everything but where clouds and poses come from: that is `choice`.
+
+    tally: what happened so far; closer: closures between submaps, None where those are off
+    Finished submaps are in the folder `submaps` of `config.map_folder`, or in memory where that is not set.
+    """
+
+    def __init__(self, recording: Recording, choice: Choice, config: Config) -> None:
+        self._recording, self._choice, self._config = recording, choice, config
+        self._pipeline = MappingPipeline(config)
+        self._poses = poses_for(choice)
+        self._decoder = Decoder()
+        self._waiting: deque[Waiting] = deque()
+        self._stamps: list[int] = []
+        self._track: list[Array] = []
+        self.tally = Tally()
+        self._in_memory: dict[int, Submap] = {}
+        self.closer = LoopCloser(config.closure) if config.closure.enabled and config.submap.enabled else None
+
+    @property
+    def config(self) -> Config:
+        return self._config
+
+    def steps(self, start: int | None = None, stop: int | None = None) -> Iterator[Step]:
+        """Map the clouds between two times of the recording, nanoseconds; one step for each cloud that was used."""
+        self._insert_static(start)
+        messages = self._recording.messages(self._choice.topics, start, stop)
+        while (message := self._timed("read", next, messages, None)) is not None:
+            yield from self._take(message)
+        yield from self._drain(None)
+        for waiting in self._waiting:  # whose poses the recording does not have
+            self._drop(self._why_not(waiting), waiting)
+        self._waiting.clear()
+
+    @property
+    def submaps(self) -> list[Submap] | list[SubmapInfo]:
+        """Those finished, oldest first."""
+        store = self._pipeline.submaps
+        return list(self._in_memory.values()) if store is None else store.infos()
+
+    def map_of(self, id: int) -> GPGMap:
+        """The map of a finished submap."""
+        store = self._pipeline.submaps
+        return self._in_memory[id].gpgmap if store is None else store.load(id).gpgmap
+
+    def finish(self) -> GPGMap | None:
+        """End the last submap and stitch all; the map, None where nothing was mapped."""
+        submap = self._timed("fuse", self._pipeline.finish_submap, "end of the recording")
+        if submap is not None:
+            self._close(submap)
+        if not self.submaps:
+            return self._timed("stitch", self._pipeline.gpgmap)
+        poses = {item.id: item.T_map_submap for item in self.submaps}
+        if self.closer is not None:
+            poses |= self.closer.poses
+            if self.closer.solver_error:
+                self.tally.warn(f"poses were not corrected: {self.closer.solver_error}")
+        return self._timed("stitch", self._stitched, poses)
+
+    def _stitched(self, poses: dict[int, Array]) -> GPGMap:
+        """One map of all submaps, in coarser cells where it would not fit into the memory."""
+        source = self._pipeline.submaps or list(self._in_memory.values())
+        rows, columns = Stitcher(source, poses, self._config).grid.shape
+        resolution = self._config.mapping.resolution
+        if rows * columns > MOST_CELLS:
+            resolution *= float(np.ceil(np.sqrt(rows * columns / MOST_CELLS)))
+            self.tally.warn(
+                f"the whole map is written in cells of {resolution:g} m: finer ones would need too much memory"
+            )
+        return stitch(source, poses, self._config, self._config.map_frame, resolution)
+
+    @property
+    def odometry(self) -> Trajectory:
+        """Where the robot was at each cloud, as recorded."""
+        return trajectory_of(self._stamps, self._track)
+
+    @property
+    def corrected(self) -> Trajectory:
+        """The same, with the closures."""
+        if self.closer is None or not self.submaps:
+            return self.odometry
+        return trajectory_of(self._stamps, self.closer.correct(self._stamps, self._track))
+
+    # -- one message -------------------------------------------------------------------------------------
+
+    def _insert_static(self, start: int | None) -> None:
+        """Static frames are said once, at the beginning: they count even if the replay begins later."""
+        topics = [topic for topic in self._choice.transform_topics if topic.endswith("tf_static")]
+        if topics and start is not None:
+            for message in self._recording.messages(topics, None, start):
+                self._insert_pose(message)
+
+    def _take(self, message: Message) -> Iterator[Step]:
+        if message.topic != self._choice.topic:
+            self._timed("read", self._insert_pose, message)
+        else:
+            self.tally.clouds += 1
+            try:
+                cloud = self._timed("read", self._decoder, message)
+                self._waiting.append(Waiting(cloud, nanoseconds(cloud.header.stamp), message.time))
+            except BagError as error:
+                self.tally.dropped["damaged"] += 1
+                self.tally.warn(str(error))
+        yield from self._drain(message.time)
+
+    def _insert_pose(self, message: Message) -> None:
+        try:
+            self._poses.insert(self._decoder(message), message.topic)
+        except (BagError, ValueError) as error:
+            self.tally.warn(f"{message.topic}: a pose was ignored: {error}")
+
+    def _drain(self, now: int | None) -> Iterator[Step]:
+        """Map the clouds whose poses are known, in order; drop those that have waited long enough.
+
+        now: time of the recording; None at its end, when no more poses come
+        """
+        while self._waiting:
+            waiting = self._waiting[0]
+            try:
+                pose = self._timed("read", self._pose, waiting)
+            except TransformUnavailable as error:
+                patient = now is not None and now - waiting.time < PATIENCE * NANOSECONDS
+                if patient and error.reason != "too_early" and len(self._waiting) < MOST_WAITING:
+                    return
+                if now is None:
+                    return
+                self._waiting.popleft()
+                self._drop(error, waiting)
+                continue
+            self._waiting.popleft()
+            step = self._map(waiting, pose)
+            if step is not None:
+                yield step
+
+    def _pose(self, waiting: Waiting) -> SensorPose:
+        return self._poses.at(frame(waiting.message.header.frame_id), waiting.stamp)
+
+    def _why_not(self, waiting: Waiting) -> TransformUnavailable:
+        try:
+            self._pose(waiting)
+        except TransformUnavailable as error:
+            return error
+        return TransformUnavailable("too_late", "no pose came after it")
+
+    def _drop(self, error: TransformUnavailable, waiting: Waiting) -> None:
+        self.tally.dropped[f"no pose ({error.reason.replace('_', ' ')})"] += 1
+        if self.tally.dropped.total() == 1:
+            self.tally.warn(f"the first cloud without a pose: {error}")
+
+    def _map(self, waiting: Waiting, pose: SensorPose) -> Step | None:
+        try:
+            points = self._timed("read", read_xyz, waiting.message)
+            report = self._timed(
+                "fuse", self._pipeline.add_cloud, points, pose.T_map_sensor, waiting.stamp, pose.covariance,
+                pose.T_base_sensor,
+            )  # fmt: skip
+        except (CloudError, ValueError) as error:
+            self.tally.dropped["bad cloud" if isinstance(error, CloudError) else "bad pose"] += 1
+            self.tally.warn(f"a cloud was ignored: {error}")
+            return None
+        self.tally.used += 1
+        for name in (
+            "points",
+            "used",
+            "outside",
+            "held",
+            "not_finite",
+            "range",
+            "robot",
+            "height",
+            "thinned",
+            "overhang",
+        ):
+            self.tally.points[name] += getattr(report, name)
+        self._stamps.append(waiting.stamp)
+        self._track.append(pose.T_map_robot)
+        closures: list[LoopClosure] = []
+        if report.submap is not None:
+            if report.submap_error:
+                self.tally.warn(report.submap_error)
+            closures = self._close(report.submap)
+        return Step(waiting.stamp, waiting.time, pose, points, report, closures)
+
+    def _close(self, submap: Submap) -> list[LoopClosure]:
+        if self._pipeline.submaps is None:
+            self._in_memory[submap.id] = submap
+        return [] if self.closer is None else self._timed("close loops", self.closer.add, submap)
+
+    def _timed(self, stage: str, function: Any, *arguments: Any) -> Any:
+        begin = time.perf_counter()
+        try:
+            return function(*arguments)
+        finally:
+            self.tally.seconds[stage] += time.perf_counter() - begin
+
+
+def poses_for(choice: Choice) -> Poses:
+    if choice.pose_source == "tf":
+        return TfPoses(choice.map_frame, choice.base_frame)
+    if choice.pose_source == "odometry":
+        return OdometryPoses(choice.base_frame, choice.mounted)
+    return StillPoses(choice.map_frame)
+
+
+def trajectory_of(stamps: list[int], poses: list[Array]) -> Trajectory:
+    """In order of time, whatever the order in which clouds came."""
+    order = np.argsort(np.array(stamps, dtype=np.int64), kind="stable")
+    stacked = np.array(poses).reshape(-1, 4, 4)
+    return Trajectory(np.array(stamps, dtype=np.int64)[order], stacked[order])

@@ -1,0 +1,194 @@
+"""What the page shows, as plain values. Everything is computed here; the page only draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gp_core.grid import Grid
+from gpgmap_ros.config import Config, settings
+from gpgmap_ros.geometry import Array
+from gpgmap_ros.io.trajectory import Trajectory
+from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.report.encoding import data_uri, encoded
+from gpgmap_ros.viz.pairs import pair_of, pair_pictures, residual_limit
+from gpgmap_ros.viz.rendering import STYLES, colour_table, layer_values, limits, png
+
+LAYERS = ("elevation", "standard_deviation", "gradient_magnitude", "slope", "traversability")
+MOST_CELLS = 2_500_000
+"""Cells of the page's map; a larger one is shown with coarser cells, and the page says so."""
+MOST_POSES = 4000
+MOST_VIEWS = 60
+"""Closures with a picture: accepted ones first, then those that came nearest to it."""
+
+
+@dataclass
+class Content:
+    """title, subtitle: of the page; abstract: sentences; facts: (name, value) of the first table
+    grid, layers: of the map; frame: its name; note: what the reader must know about the map shown
+    tracks: lines on the map, each with name, kind and points; closures, submaps: see below
+    timings: (stage, seconds); fates: (what became of points, number); warnings: sentences; settings: all of them"""
+
+    title: str
+    subtitle: str
+    abstract: str
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    map: dict[str, Any] | None = None
+    tracks: list[dict[str, Any]] = field(default_factory=list)
+    closures: list[dict[str, Any]] = field(default_factory=list)
+    submaps: list[dict[str, Any]] = field(default_factory=list)
+    timings: list[tuple[str, float]] = field(default_factory=list)
+    fates: list[tuple[str, int]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    settings: list[dict[str, Any]] = field(default_factory=list)
+    files: list[tuple[str, str]] = field(default_factory=list)
+    made: str = ""
+
+
+def layers_of(gpgmap: GPGMap, names: Iterable[str] = LAYERS, coordinates: str = "") -> dict[str, Any]:
+    """The map for the page. coordinates: what x and y refer to, the map's frame unless given."""
+    values = {name: layer_values(gpgmap, name) for name in names}
+    return encoded_layers(values, gpgmap.grid, coordinates or f"frame '{gpgmap.frame_id}'")
+
+
+def encoded_layers(values: Mapping[str, NDArray[Any]], grid: Grid, coordinates: str) -> dict[str, Any]:
+    """values: layers in their styles' units, all of the grid's shape"""
+    shrink = int(np.ceil(np.sqrt(grid.shape[0] * grid.shape[1] / MOST_CELLS)))
+    shown = {name: shrunk(layer, shrink) for name, layer in values.items()}
+    rows, columns = next(iter(shown.values())).shape
+    note = (
+        f"Shown with cells of {shrink * grid.resolution:g} m; the files have {grid.resolution:g} m."
+        if shrink > 1
+        else ""
+    )
+    return {
+        "rows": rows,
+        "columns": columns,
+        "resolution": grid.resolution * shrink,
+        "origin": list(grid.origin),
+        "coordinates": coordinates,
+        "note": note,
+        "layers": [described(name, layer) for name, layer in shown.items()],
+    }
+
+
+def described(name: str, layer: NDArray[Any]) -> dict[str, Any]:
+    style = STYLES[name]
+    return {
+        "name": name,
+        "title": style.title,
+        "unit": style.unit,
+        "logarithmic": style.logarithmic,
+        "shaded": style.shaded,
+        "limits": [0.0, 1.0] if name == "traversability" else list(limits(layer, style)),
+        "colours": "".join(f"{r:02x}{g:02x}{b:02x}" for r, g, b in colour_table(style)),
+        **encoded(layer),
+    }
+
+
+def shrunk(layer: NDArray[Any], factor: int) -> NDArray[Any]:
+    """Means of squares of cells, of those known."""
+    if factor == 1:
+        return layer
+    rows, columns = (-(-size // factor) for size in layer.shape)
+    padded = np.full((rows * factor, columns * factor), np.nan, dtype=np.float32)
+    padded[: layer.shape[0], : layer.shape[1]] = layer
+    blocks = padded.reshape(rows, factor, columns, factor)
+    known = np.isfinite(blocks)
+    count = known.sum(axis=(1, 3))
+    total = np.where(known, blocks, 0.0).sum(axis=(1, 3), dtype=np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(count > 0, total / count, np.nan).astype(np.float32)
+
+
+def track_of(name: str, kind: str, trajectory: Trajectory) -> dict[str, Any]:
+    """A line for the page: seconds from its beginning, x, y, z. kind: odometry, corrected or truth"""
+    every = max(1, -(-len(trajectory) // MOST_POSES))
+    positions, stamps = trajectory.positions[::every], trajectory.stamps[::every]
+    seconds = (stamps - stamps[0]) / 1e9 if len(stamps) else stamps
+    return {
+        "name": name,
+        "kind": kind,
+        "time": np.round(seconds, 3).tolist(),
+        "x": np.round(positions[:, 0], 3).tolist(),
+        "y": np.round(positions[:, 1], 3).tolist(),
+        "z": np.round(positions[:, 2], 3).tolist(),
+    }
+
+
+def closure_views(
+    closures: Iterable[Any], poses: Mapping[int, Array], map_of: Callable[[int], GPGMap]
+) -> list[dict[str, Any]]:
+    """The closures for the page, accepted ones first, longest loops first, with pictures in the earlier submap's frame.
+
+    closures: LoopClosure; poses: T_map_submap, corrected; map_of: the map of a submap by its number
+    """
+    order = sorted(closures, key=lambda item: (not item.accepted, item.a - item.b, -item.probability))
+    views = []
+    for number, item in enumerate(order):
+        view = {
+            "a": item.a,
+            "b": item.b,
+            "accepted": bool(item.accepted),
+            "probability": float(item.probability),
+            "overlap": float(item.overlap),
+            "reason": item.reason,
+            "from": np.round(poses[item.a][:2, 3], 3).tolist(),
+            "to": np.round(poses[item.b][:2, 3], 3).tolist(),
+            "shift": np.round(item.T_a_b[:3, 3], 3).tolist(),
+            "yaw": float(np.degrees(np.arctan2(item.T_a_b[1, 0], item.T_a_b[0, 0]))),
+        }
+        std = np.sqrt(np.clip(np.diagonal(item.covariance), 0.0, None))
+        view["std"] = [float(value) for value in std] if np.isfinite(std).all() else None
+        if number < MOST_VIEWS and view["std"] is not None:
+            view |= side_by_side(map_of(item.b), map_of(item.a), item.T_a_b)
+        views.append(view)
+    return views
+
+
+def side_by_side(source: GPGMap, target: GPGMap, T_target_source: Array) -> dict[str, Any]:
+    pair = pair_of(source, target, T_target_source)
+    residual = pair.residual
+    known = residual[np.isfinite(residual)]
+    pictures = {name: data_uri(png(pixels, level=9)) for name, pixels in pair_pictures(pair).items()}
+    return {
+        "pictures": pictures,
+        "size": [pair.grid.shape[1], pair.grid.shape[0]],
+        "width": pair.grid.shape[1] * pair.grid.resolution,
+        "shared": pair.shared,
+        "residual": {
+            "median": float(np.median(np.abs(known))) if known.size else None,
+            "rms": float(np.sqrt(np.mean(known**2))) if known.size else None,
+            "limit": residual_limit(pair),
+        },
+    }
+
+
+def settings_rows(config: Config) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": item.name,
+            "value": plain(item.value),
+            "default": plain(item.default),
+            "unit": item.unit,
+            "meaning": item.meaning,
+            "changed": item.value != item.default,
+        }
+        for item in settings(config)
+    ]
+
+
+def plain(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return (
+        f"{value:g}"
+        if isinstance(value, float)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )

@@ -1,0 +1,116 @@
+"""Two maps of one place, laid over each other: what a registration says, to be looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import map_coordinates
+
+from gp_core.grid import Grid
+from gpgmap_ros.geometry import Array, inverse
+from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.viz.rendering import STYLES, UNKNOWN, Pixels, coloured, shade, shaded
+
+Layer = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One map on the common cells. elevation, gradient_x, gradient_y, variance: NaN where unknown"""
+
+    elevation: Layer
+    gradient_x: Layer
+    gradient_y: Layer
+    variance: Layer
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Both maps in the target's frame, on cells that cover both."""
+
+    grid: Grid
+    source: Side
+    target: Side
+
+    @property
+    def residual(self) -> Layer:
+        """Height of the source above the target where both know it."""
+        return self.source.elevation - self.target.elevation
+
+    @property
+    def standardised(self) -> Layer:
+        """The same in standard deviations of both maps."""
+        return self.residual / np.sqrt(self.source.variance + self.target.variance)
+
+    @property
+    def shared(self) -> float:
+        """Square metres that both know."""
+        return float(np.isfinite(self.residual).sum()) * self.grid.resolution**2
+
+
+def pair_of(source: GPGMap, target: GPGMap, T_target_source: Array, most_cells: int = 240) -> Pair:
+    """most_cells: along the longer side; coarser cells than the maps' own are used beyond it"""
+    corners = _corners(source)
+    moved = corners @ T_target_source[:2, :2].T + T_target_source[:2, 3]
+    both = np.vstack([moved, _corners(target)])
+    low, high = both.min(axis=0), both.max(axis=0)
+    resolution = max(target.grid.resolution, float((high - low).max()) / most_cells)
+    columns, rows = np.maximum(np.ceil((high - low) / resolution).astype(int), 1)
+    grid = Grid((float(low[0]), float(low[1])), (int(rows), int(columns)), resolution)
+    return Pair(grid, _moved(source, T_target_source, grid), _moved(target, np.eye(4), grid))
+
+
+def _corners(gpgmap: GPGMap) -> Array:
+    x_min, y_min, x_max, y_max = gpgmap.grid.bounds
+    return np.array([[x_min, y_min], [x_max, y_min], [x_min, y_max], [x_max, y_max]])
+
+
+def _moved(gpgmap: GPGMap, T: Array, grid: Grid) -> Side:
+    """The map seen from another frame, which T leads to, at the middles of other cells: bilinear."""
+    x, y = np.meshgrid(grid.x, grid.y)
+    back, own = inverse(T), gpgmap.grid
+    layers = {
+        name: gpgmap[name].astype(np.float64)
+        for name in ("elevation", "gradient_x", "gradient_y", "variance")
+    }
+    z = np.full(x.shape, T[2, 3] + float(np.nanmedian(layers["elevation"])) if gpgmap.known.any() else 0.0)
+    for _ in range(2):  # which cell is below depends on the height, a little, where T tilts
+        u = back[0, 0] * x + back[0, 1] * y + back[0, 2] * z + back[0, 3]
+        v = back[1, 0] * x + back[1, 1] * y + back[1, 2] * z + back[1, 3]
+        at = np.array(
+            [(v - own.origin[1]) / own.resolution - 0.5, (u - own.origin[0]) / own.resolution - 0.5]
+        )
+        here = {name: map_coordinates(layer, at, order=1, cval=np.nan) for name, layer in layers.items()}
+        height = T[2, 0] * u + T[2, 1] * v + T[2, 2] * here["elevation"] + T[2, 3]
+        z = np.where(np.isfinite(height), height, z)
+    # the normal (-g_x, -g_y, 1) turns with the frame
+    normal = np.stack([-here["gradient_x"], -here["gradient_y"], np.ones_like(u)])
+    turned = np.einsum("ij,jkl->ikl", T[:3, :3], normal)
+    return Side(height, -turned[0] / turned[2], -turned[1] / turned[2], here["variance"])
+
+
+def pair_pictures(pair: Pair) -> dict[str, Pixels]:
+    """source and target with one scale of colours, and their difference; rows from south to north."""
+    both = np.concatenate([pair.source.elevation.ravel(), pair.target.elevation.ravel()])
+    known = both[np.isfinite(both)]
+    ends = tuple(np.percentile(known, (1.0, 99.0))) if known.size else (0.0, 1.0)
+    ends = (float(ends[0]), max(float(ends[1]), float(ends[0]) + 1e-3))
+    pictures = {}
+    for name, side in (("source", pair.source), ("target", pair.target)):
+        pixels = shaded(
+            coloured(side.elevation, STYLES["elevation"], ends), shade(side.gradient_x, side.gradient_y)
+        )
+        pixels[~np.isfinite(side.elevation)] = UNKNOWN
+        pictures[name] = pixels
+    limit = residual_limit(pair)
+    pictures["difference"] = coloured(pair.residual, STYLES["residual"], (-limit, limit))
+    return pictures
+
+
+def residual_limit(pair: Pair) -> float:
+    """Ends of the scale of differences, in metres."""
+    residual = pair.residual
+    known = np.abs(residual[np.isfinite(residual)])
+    return max(float(np.percentile(known, 95.0)), 0.02) if known.size else 1.0

@@ -1,0 +1,137 @@
+"""Layers as pictures, one pixel per cell: colours, shaded relief, PNG. Plain arrays, no axes, fast."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Layer = NDArray[Any]
+Pixels = NDArray[np.uint8]
+
+UNKNOWN = (209, 209, 206)
+LIGHT_AZIMUTH, LIGHT_ALTITUDE = np.deg2rad(315.0), np.deg2rad(45.0)
+"""The light comes from the north-west, as on every map."""
+DARKEST = 0.35
+"""Of the light on level ground: a wall in the shade keeps a colour."""
+PERCENTILES = (0.5, 99.5)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a layer is shown. colours: a colour map of matplotlib, its part `span`; unit, factor: of the numbers shown
+    zero: the scale begins at zero; symmetric: zero in the middle; logarithmic: the scale is; shaded: with relief"""
+
+    title: str
+    unit: str
+    colours: str
+    factor: float = 1.0
+    zero: bool = False
+    symmetric: bool = False
+    logarithmic: bool = False
+    shaded: bool = False
+    span: tuple[float, float] = (0.0, 1.0)
+
+
+STYLES = {
+    "elevation": Style("Elevation", "m", "gist_earth", shaded=True, span=(0.32, 0.97)),
+    "standard_deviation": Style("Uncertainty (1 std)", "m", "magma", logarithmic=True),
+    "gradient_magnitude": Style("Gradient", "m/m", "viridis", zero=True),
+    "slope": Style("Slope", "°", "cividis", factor=180.0 / np.pi, zero=True),
+    "traversability": Style("Traversability", "", "RdYlGn", zero=True),
+    "gradient_x": Style("Gradient along x", "m/m", "RdBu_r", symmetric=True),
+    "gradient_y": Style("Gradient along y", "m/m", "RdBu_r", symmetric=True),
+    "residual": Style("Difference", "m", "RdBu_r", symmetric=True),
+}
+
+
+@lru_cache(maxsize=16)
+def colour_table(style: Style) -> Pixels:
+    """(256, 3) of a colour map of matplotlib. The blue and white ends of an atlas's would look like sea and snow."""
+    from matplotlib import colormaps
+
+    return np.round(255.0 * colormaps[style.colours](np.linspace(*style.span, 256))[:, :3]).astype(np.uint8)
+
+
+def limits(values: Layer, style: Style) -> tuple[float, float]:
+    """Ends of the scale: a few extreme cells must not flatten the picture."""
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return 0.0, 1.0
+    low, high = (float(value) for value in np.percentile(known, PERCENTILES))
+    if style.symmetric:
+        high = max(abs(low), abs(high), 1e-6)
+        return -high, high
+    if style.zero:
+        low = 0.0
+    if style.logarithmic:
+        low = max(low, 1e-4)
+    return low, max(high, low * (1.0 + 1e-3), low + 1e-6)
+
+
+def coloured(values: Layer, style: Style, ends: tuple[float, float] | None = None) -> Pixels:
+    """(rows, columns, 3), in the order of the layer."""
+    low, high = ends or limits(values, style)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if style.logarithmic:
+            share = np.log(np.maximum(values, low) / low) / np.log(high / low)
+        else:
+            share = (values - low) / (high - low)
+        index = np.nan_to_num(255.0 * np.clip(share, 0.0, 1.0)).astype(np.uint8)
+    pixels = colour_table(style)[index]
+    pixels[~np.isfinite(values)] = UNKNOWN
+    return pixels
+
+
+def shade(gradient_x: Layer, gradient_y: Layer, exaggeration: float = 1.2) -> Layer:
+    """Lambert shading (rows, columns) in [0, 1] from the GP's own gradients: no differences of noisy heights."""
+    gx, gy = exaggeration * gradient_x, exaggeration * gradient_y
+    light = np.array(
+        [
+            np.sin(LIGHT_AZIMUTH) * np.cos(LIGHT_ALTITUDE),
+            np.cos(LIGHT_AZIMUTH) * np.cos(LIGHT_ALTITUDE),
+            np.sin(LIGHT_ALTITUDE),
+        ]
+    )
+    return np.clip((light[2] - gx * light[0] - gy * light[1]) / np.sqrt(1.0 + gx**2 + gy**2), 0.0, 1.0)
+
+
+def shaded(pixels: Pixels, light: Layer, strength: float = 0.75) -> Pixels:
+    """Pixels darkened by the shade; flat ground keeps its colour."""
+    flat = np.sin(LIGHT_ALTITUDE)
+    factor = np.maximum(1.0 + strength * np.nan_to_num(light - flat) / flat, DARKEST)
+    return np.clip(pixels * factor[..., None], 0, 255).astype(np.uint8)
+
+
+def picture(gpgmap: Any, name: str, ends: tuple[float, float] | None = None) -> Pixels:
+    """A layer of a GPGMap, coloured as its style says; relief where the style has it."""
+    style = STYLES[name]
+    pixels = coloured(layer_values(gpgmap, name), style, ends)
+    if style.shaded:
+        pixels = shaded(pixels, shade(gpgmap["gradient_x"], gpgmap["gradient_y"]))
+        pixels[~np.isfinite(gpgmap["elevation"])] = UNKNOWN
+    return pixels
+
+
+def layer_values(gpgmap: Any, name: str) -> Layer:
+    """In the style's unit. The standard deviation is that of known ground only: elsewhere it is the prior's."""
+    if name == "standard_deviation":
+        return np.where(gpgmap.known, np.sqrt(gpgmap["variance"]), np.nan).astype(np.float32)
+    return gpgmap[name] * np.float32(STYLES[name].factor)
+
+
+def png(pixels: Pixels, path: Path | None = None, level: int = 4) -> bytes:
+    """North up: row 0 of the picture is the last of the layer. Returns the file's bytes, written to `path` if given."""
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels[::-1])).save(buffer, "PNG", compress_level=level)
+    if path is not None:
+        beside = path.with_name(f".{path.name}.new")
+        beside.write_bytes(buffer.getvalue())
+        beside.replace(path)
+    return buffer.getvalue()
