@@ -219,7 +219,7 @@ class GridGP:
         for start in range(0, z.size, CHUNK):
             part = slice(start, start + CHUNK)
             located = locate(xy[part], z[part], r if r.size == 1 else r[part], self.grid.bounds, s.x, s.y)
-            self._changed |= s.take(located, gain, self._prior.unresolved, self._noise.factor, self._workers)
+            self._changed |= s.take(located, gain, self._prior.unresolved, self._workers, self._noise.factor)
             used += len(located.points)
             tally += located.tally
         return Intake(used, int(tally[NOT_FINITE]), int(tally[BAD_VARIANCE]), int(tally[OUTSIDE]))
@@ -235,7 +235,7 @@ class GridGP:
         s = self._statistics
         part = Statistics(s.x, s.y, s.reference)
         located = locate(xy, z, r, self.grid.bounds, s.x, s.y)
-        touched = part.take(located, 1.0, self._prior.unresolved, self._noise.factor, self._workers)
+        touched = part.take(located, 1.0, self._prior.unresolved, self._workers, self._noise.factor)
         have, less = s.totals[..., COUNT], part.totals[..., COUNT]
         W, w = s.weights[..., 0, 0], part.weights[..., 0, 0]
         if (less > have).any() or (w > W * (1.0 + 1e-9)).any():

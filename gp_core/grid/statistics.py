@@ -70,13 +70,16 @@ class Statistics:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.arrays)
 
-    def take(self, located: Located, gain: float, floor: float, factor: Array, workers: Workers) -> Mask:
+    def take(
+        self, located: Located, gain: float, floor: float, workers: Workers, factor: Array | None = None
+    ) -> Mask:
         """Take in points that `locate` has sorted; returns the blocks (J, I) that changed.
 
         gain: factor on every weight (newer points count more when older ones are to fade)
         floor: variance added to every point's own
-        factor: (J, I) on the variances of the points of a block
+        factor: (J, I) on the variances of the points of a block; None for 1
         """
+        factor = np.ones(self.weights.shape[:2]) if factor is None else factor
         count = located.starts[-1]
         cuts = [
             int(np.searchsorted(located.starts, count * k // workers.count)) for k in range(workers.count + 1)

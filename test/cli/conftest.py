@@ -1,4 +1,4 @@
-"""The command as a user calls it, and recordings that the tests make themselves: a short drive over the demo's terrain."""
+"""The command as a user calls it, and recordings that the tests make themselves: short drives over the demo's terrain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ SMALL = [
 def gpgmap(executables: Path, tmp_path: Path) -> Run:
     """Runs the installed command in an empty folder."""
 
-    def run(*arguments: object, code: int | None = 0, timeout: float = 240.0) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: object, code: int | None = 0, timeout: float = 240.0
+    ) -> subprocess.CompletedProcess[str]:
         result = subprocess.run(
             [str(executables / "gpgmap"), *map(str, arguments)],
             cwd=tmp_path,
@@ -71,4 +73,4 @@ def hills() -> np.ndarray:
     rng = np.random.default_rng(5)
     xy = rng.uniform(0.0, 40.0, (60_000, 2))
     z = 3.0 * np.sin(xy[:, 0] / 6.0) * np.cos(xy[:, 1] / 7.0) + 0.02 * rng.normal(size=len(xy))
-    return np.column_stack([xy, z]) + [500_000.0, 4_000_000.0, 250.0]
+    return np.column_stack([xy, z]) + np.array([500_000.0, 4_000_000.0, 250.0])
