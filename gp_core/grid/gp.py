@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
-from scipy import stats
 
 from gp_core.arrays import Array, positive
+from gp_core.grid import student_t
 from gp_core.grid.axes import Axis, Grid
 from gp_core.grid.blocks import Blocks, blocks_of, statistics_of
 from gp_core.grid.hyperparameters import Fit, fit
@@ -397,14 +397,14 @@ class GridGP:
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be a probability between 0 and 1, got {level}")
         mean, scale, degrees = self._predict_points(xy)
-        reach = scale * stats.t.ppf(0.5 + 0.5 * self._noise.nominal(level), degrees)
+        reach = scale * student_t.reach(self._noise.nominal(level), degrees)
         return mean - reach, mean + reach
 
     def log_density(self, xy: Any, z: Any) -> Array:
         """(N,) log of the density, under the map, of measuring the height z (N,) at xy (N, 2)."""
         mean, scale, degrees = self._predict_points(xy)
-        density = stats.t.logpdf((np.asarray(z, dtype=np.float64) - mean) / scale, degrees)
-        return np.asarray(density - np.log(scale), dtype=np.float64)
+        score = (np.asarray(z, dtype=np.float64) - mean) / scale
+        return student_t.log_density(score, degrees) - np.log(scale)
 
     def _predict_points(self, xy: Any) -> tuple[Array, Array, Array]:
         """Mean, scale and degrees of freedom of the Student t distribution of a point's height.
@@ -508,7 +508,7 @@ class GridGP:
         mean, scale, degrees = self._predict_points(xy)
         if z.shape != mean.shape:
             raise ValueError(f"z must have shape {mean.shape} to match xy, got {z.shape}")
-        self._noise.levels = np.sort(2.0 * stats.t.cdf(np.abs(z - mean) / scale, degrees) - 1.0)
+        self._noise.levels = np.sort(student_t.inside((z - mean) / scale, degrees))
 
     # -- inside ------------------------------------------------------------------------------------------
 

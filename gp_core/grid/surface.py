@@ -48,8 +48,9 @@ class Surface:
         self.means = MeanField(mean, s.y, s.x, right_hand_sides, keep_factors=keep)
         self.variances = VarianceField(variance, s.y, s.x)
         self._images = Images.covering([self.means, self.variances], right_hand_sides)
-        self.mean_layers = MeanLayers(self.means, grid.y, grid.x)
-        self.variance_layers = VarianceLayers(self.variances, prior, grid.y, grid.x)
+        with single_threaded_blas():
+            self.mean_layers = MeanLayers(self.means, grid.y, grid.x)
+            self.variance_layers = VarianceLayers(self.variances, prior, grid.y, grid.x)
 
     @property
     def fallbacks(self) -> int:
@@ -106,12 +107,13 @@ class Surface:
 
     def block_means(self) -> Array:
         """(K, J, I, 6, 6) monomial coefficients of the mean of every right-hand side on every block."""
-        return block_coefficients(self.means)
+        with single_threaded_blas():
+            return block_coefficients(self.means)
 
     def block_variances(self) -> Array:
         """(J, I) variance in the middle of every block."""
         t = self.variances.tiling
-        middles = VarianceLayers(self.variances, self.prior, t.y.middles, t.x.middles)
         with single_threaded_blas():
+            middles = VarianceLayers(self.variances, self.prior, t.y.middles, t.x.middles)
             middles.draw(np.ones_like(self.variances.stale), self._workers)
         return np.ascontiguousarray(middles.layers[0])
