@@ -15,7 +15,8 @@ from closure_terrain import Submap, data_folder, from_dem, pose_error, terrains
 from numpy.typing import NDArray
 
 from gpgmap_ros.closure import ClosureConfig, Registration, register
-from gpgmap_ros.closure.refinement import Alignment, overlay
+from gpgmap_ros.closure.overlay import overlay
+from gpgmap_ros.closure.refinement import Alignment
 from gpgmap_ros.closure.surface import surface_of
 
 mpl.use("Agg")

@@ -1,12 +1,14 @@
 """Loop closures on bare ground: find the place again, and know how well.
 
 surface       a submap made ready: heights, slopes, how far each cell can be trusted
-search        all yaws and shifts by FFT: where could it be?
+prior         where to look, if something is known
+search        all yaws and shifts, by FFT (correlation): where could it be?
 refinement    Gauss-Newton on heights: where exactly?
+overlay       two surfaces laid on each other: what both say
 verification  slopes, variances, uniqueness: is it true?
 covariance    how well is it known?
 registration  these in order: `register(source, target)`
-database      which of many submaps?
+database      which of many submaps (ranking)?
 consistency   do closures agree with each other?
 pose_graph    odometry and closures in, corrected poses out
 """
@@ -15,6 +17,7 @@ from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.consistency import Closure, Drift, consistent
 from gpgmap_ros.closure.database import ClosureDatabase, DatabaseError, Match
 from gpgmap_ros.closure.pose_graph import PoseGraph, Solution, SolverMissing
+from gpgmap_ros.closure.prior import PosePrior
 from gpgmap_ros.closure.registration import Registration, register
 from gpgmap_ros.closure.surface import NotComparable
 
@@ -27,6 +30,7 @@ __all__ = [
     "Match",
     "NotComparable",
     "PoseGraph",
+    "PosePrior",
     "Registration",
     "Solution",
     "SolverMissing",

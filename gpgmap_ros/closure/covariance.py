@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.refinement import INDEPENDENT_EVERY, NU, Alignment, Overlay, overlay
+from gpgmap_ros.closure.overlay import Overlay, overlay
+from gpgmap_ros.closure.refinement import INDEPENDENT_EVERY, NU, Alignment
 from gpgmap_ros.closure.surface import Surface
 
 Array = NDArray[np.float64]
