@@ -58,8 +58,10 @@ def covariance_of(alignment: Alignment, source: Surface, target: Surface, config
     lever = float(
         np.sqrt(np.mean(np.sum(spread[:2] ** 2, axis=0)))
     )  # a rotation moves the cells by its lever
-    common = config.common_error * np.array(
-        [1.0, 1.0, VERTICAL, VERTICAL / lever, VERTICAL / lever, 1.0 / lever]
+    common = (
+        config.common_error
+        / target.resolution
+        * np.array([1.0, 1.0, VERTICAL, VERTICAL / lever, VERTICAL / lever, 1.0 / lever])
     )
     sigma[np.diag_indices(6)] += common**2
     return 0.5 * (sigma + sigma.T)

@@ -1,6 +1,6 @@
 """Which of many submaps show the ground of a new one? Two looks at each, the second at the more promising ones.
 
-First all yaws and shifts on a coarse canvas. On ridges, wrong places correlate as well as the right one there; so the
+First all yaws and shifts on a canvas, the coarser the more submaps there are. On ridges, wrong places correlate as well as the right one there; so the
 best poses of each submap are then fitted on a few hundred cells, and ranked by what speaks for them after that
 (overlay.promise), as the candidates of a registration are.
 """
@@ -24,14 +24,28 @@ from gpgmap_ros.closure.surface import Surface
 
 Array = NDArray[np.float64]
 
-CELLS, YAW_STEP = 16, 12.0
-"""Cells across a map and step of the yaws, in degrees, of the first look."""
-POSES = 6
-"""Poses of each submap that the second look fits."""
 SHORTLIST = 400
 """Submaps that get a second look."""
-ACROSS, STEPS = 14, 6
-"""Cells across the smaller map, and steps, of a fit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """How closely is looked.
+
+    most: submaps for which there is time for that, about a second on two threads
+    cells, yaw_step: across a map and in degrees, of the first look
+    poses: of each submap, that the second look fits; across, steps: cells across the smaller map, and steps, of a fit
+    """
+
+    most: float
+    cells: int
+    yaw_step: float
+    poses: int
+    across: int
+    steps: int
+
+
+LEVELS = (Level(60, 36, 5.0, 12, 20, 8), Level(250, 24, 8.0, 8, 20, 8), Level(np.inf, 16, 12.0, 6, 14, 6))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +61,8 @@ class Ranking:
     """Ranks surfaces; remembers their spectra from one call to the next."""
 
     def __init__(self, config: ClosureConfig) -> None:
-        self._config = dataclasses.replace(config, yaw_step=max(config.yaw_step, YAW_STEP))
+        self._config = config
+        self._level: Level | None = None
         self._canvas: Canvas | None = None
         self._prepared: dict[str, Prepared] = {}
 
@@ -60,42 +75,47 @@ class Ranking:
         """The targets that may show the source's ground, best first; those where no pose is possible are left out."""
         if not targets:
             return []
-        canvas = self._canvas_for(max(source.radius, *(target.radius for target in targets.values())))
+        level = next(level for level in LEVELS if len(targets) <= level.most)
+        canvas = self._canvas_for(max(source.radius, *(target.radius for target in targets.values())), level)
         prepared = Prepared(source, canvas, self._config, detail=False)
         assert len(prepared.turned)  # computed here, once, before the threads start
 
         def first(name: str) -> tuple[str, list[Candidate]]:
-            return name, self._look(prepared, name, targets[name], priors.get(name))
+            scores = likelihoods(
+                prepared, self._target(name, targets[name], canvas), self._config.min_overlap, threads=1
+            )[0]
+            if name in priors:
+                scores *= searched(expectation_of(priors[name], source, targets[name]), canvas)
+            return name, peaks(scores, canvas, level.poses)
 
-        def second(item: tuple[str, list[Candidate]]) -> Ranked | None:
-            name, poses = item
-            fitted = [self._fit(pose, source, targets[name]) for pose in poses]
-            value, pose = max(fitted, key=lambda pair: pair[0])
-            return Ranked(name, value, pose) if value > 0.0 else None
+        def second(item: tuple[str, list[Candidate]]) -> Ranked:
+            name, candidates = item
+            target = targets[name]
+            every = max(2, round(np.sqrt(min(source.area, target.area)) / level.across))
+            fitted = []
+            for candidate in candidates:
+                start = alignment_of(candidate, target)
+                pose = refine(start, source, target, self._config, every, level.steps)
+                fitted.append((promise(pose, source, target, self._config, every), pose))
+            return Ranked(name, *max(fitted, key=lambda pair: pair[0]))
 
         looked = [item for item in in_parallel(first, targets, self._config.threads) if item[1]]
         looked.sort(key=lambda item: (-item[1][0].likelihood, item[0]))
         found = in_parallel(second, looked[:SHORTLIST], self._config.threads)
-        return sorted((item for item in found if item), key=lambda item: (-item.value, item.name))
+        return sorted((item for item in found if item.value > 0.0), key=lambda item: (-item.value, item.name))
 
-    def _look(self, source: Prepared, name: str, target: Surface, prior: PosePrior | None) -> list[Candidate]:
-        """The best poses on the coarse canvas."""
+    def _target(self, name: str, surface: Surface, canvas: Canvas) -> Prepared:
         if name not in self._prepared:
-            self._prepared[name] = Prepared(target, source.canvas, self._config, threads=1, detail=False)
-        scores = likelihoods(source, self._prepared[name], self._config.min_overlap, threads=1)[0]
-        if prior is not None:
-            scores *= searched(expectation_of(prior, source.surface, target), source.canvas)
-        return peaks(scores, source.canvas, POSES)
+            self._prepared[name] = Prepared(surface, canvas, self._config, threads=1, detail=False)
+        return self._prepared[name]
 
-    def _fit(self, candidate: Candidate, source: Surface, target: Surface) -> tuple[float, Alignment]:
-        every = max(2, round(np.sqrt(min(source.area, target.area)) / ACROSS))
-        pose = refine(alignment_of(candidate, target), source, target, self._config, every, STEPS)
-        return promise(pose, source, target, self._config, every), pose
-
-    def _canvas_for(self, radius: float) -> Canvas:
+    def _canvas_for(self, radius: float, level: Level) -> Canvas:
         """The canvas of all rankings; a larger map makes a larger one, by steps, and the spectra are made anew."""
-        if self._canvas is None or self._canvas.stride * (self._canvas.side - 1) < 2.0 * radius:
+        canvas = self._canvas
+        if canvas is None or level != self._level or canvas.stride * (canvas.side - 1) < 2.0 * radius:
             step = 2.0 ** (np.ceil(4.0 * np.log2(radius)) / 4.0)
-            self._canvas = canvas_for(step, self._config, CELLS)
+            config = dataclasses.replace(self._config, yaw_step=max(self._config.yaw_step, level.yaw_step))
+            canvas = canvas_for(step, config, min(level.cells, self._config.search_cells))
+            self._canvas, self._level = canvas, level
             self._prepared.clear()
-        return self._canvas
+        return canvas
