@@ -8,6 +8,7 @@ overlay       two surfaces laid on each other: what both say
 verification  slopes, variances, uniqueness: is it true?
 covariance    how well is it known?
 registration  these in order: `register(source, target)`
+se3           on request: refined by GICP on the surfaces' points
 database      which of many submaps (ranking)?
 consistency   do closures agree with each other?
 pose_graph    odometry and closures in, corrected poses out
@@ -19,6 +20,7 @@ from gpgmap_ros.closure.database import ClosureDatabase, DatabaseError, Match
 from gpgmap_ros.closure.pose_graph import PoseGraph, Solution, SolverMissing
 from gpgmap_ros.closure.prior import PosePrior
 from gpgmap_ros.closure.registration import Registration, register
+from gpgmap_ros.closure.se3 import PointRegistrationMissing, refine_se3
 from gpgmap_ros.closure.surface import NotComparable
 
 __all__ = [
@@ -29,11 +31,13 @@ __all__ = [
     "Drift",
     "Match",
     "NotComparable",
+    "PointRegistrationMissing",
     "PoseGraph",
     "PosePrior",
     "Registration",
     "Solution",
     "SolverMissing",
     "consistent",
+    "refine_se3",
     "register",
 ]

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 LAGS = 24
 """Cells beyond which residuals are taken as independent."""
-INFLATION = 2.2
+INFLATION = 2.6
 """Ratio of real squared errors to Sigma, fitted once with the acceptance probability: the fit takes up part of what it
 should leave as residual, and the errors have heavier tails than a stationary field."""
 VERTICAL = 0.6

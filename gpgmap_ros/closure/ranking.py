@@ -24,7 +24,7 @@ from gpgmap_ros.closure.surface import Surface
 
 Array = NDArray[np.float64]
 
-SHORTLIST = 400
+SHORTLIST = 300
 """Submaps that get a second look."""
 
 
