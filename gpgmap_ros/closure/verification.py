@@ -28,7 +28,8 @@ over x, y and yaw, log M = log((2 pi)^(3/2) |S|^(1/2) / volume of an independent
 Between two fields of noise the residuals are noise as well, and the ratio above says nothing: the larger the share of
 noise in the slopes, the more surplus is asked for.
 
-**Probability.** A logistic function of log ratio and surplus, its constants chosen once, on training draws.
+**Probability.** A logistic function of log ratio and surplus, less what noise asks for, its constants chosen once, on
+training draws.
 Only one pose can be right: with odds o_i of each distinct pose, that of the best is o_1 / (1 + sum o_i). A ridge that
 fits in two places is refused by that.
 """
@@ -251,7 +252,7 @@ def unit_variance(squared: Array, dimensions: int) -> float:
 def log_odds(found: Evidence, config: ClosureConfig) -> float:
     """log of P(right) / P(wrong) of one pose, before others are considered."""
     ratio = min(np.log(max(found.ratio, 1e-12)), 0.0) if compares_scales(config) else 0.0
-    return INTERCEPT + PER_LOG_RATIO * ratio + PER_NAT * found.surplus
+    return INTERCEPT + PER_LOG_RATIO * ratio + PER_NAT * (found.surplus - NATS_PER_NOISE * found.noise_share)
 
 
 def objection(found: Evidence, config: ClosureConfig) -> str:
