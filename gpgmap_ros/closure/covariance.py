@@ -31,7 +31,7 @@ LAGS = 24
 """Cells beyond which residuals are taken as independent."""
 INFLATION = 2.6
 """Ratio of real squared errors to Sigma: the fit takes up part of what it should leave as residual, and the errors have
-heavier tails than a stationary field. 2.2 makes the mean right over 200 pairs of five DEMs; this is to the safe side."""
+heavier tails than a stationary field. 2.2 makes the mean right over 200 pairs of five DEMs; 2.6 is the safe side."""
 VERTICAL = 0.6
 """Common error of heights over that of positions."""
 
