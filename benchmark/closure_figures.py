@@ -11,12 +11,18 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from closure_nclt import SETTINGS, read_loop, submaps_of
 from closure_terrain import Submap, data_folder, from_dem, pose_error, terrains
 from numpy.typing import NDArray
+from scipy.ndimage import map_coordinates
 
 from gpgmap_ros.closure import ClosureConfig, Registration, register
-from gpgmap_ros.closure.refinement import Alignment, overlay
+from gpgmap_ros.closure.overlay import overlay
+from gpgmap_ros.closure.refinement import Alignment
 from gpgmap_ros.closure.surface import surface_of
+from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.geometry import inverse
+from gpgmap_ros.mapping import GPGMap
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -160,6 +166,54 @@ def sliding(path: Path) -> None:
     plt.close(figure)
 
 
+def loop(path: Path, folder: Path) -> None:
+    """The drive of bag_nclt_loop, and its first and last submap laid on each other by odometry and by registration."""
+    scans = read_loop(folder)
+    submaps = submaps_of(scans, with_settings(Config(), SETTINGS))
+    first, last = submaps[0], submaps[-1]
+    found = register(last.gpgmap, first.gpgmap, CONFIG)
+    way = np.array([T[:2, 3] for _, _, T in scans])
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4.4))
+    axes[0].plot(*way.T, "k-", lw=0.8)
+    for submap, colour in ((first, "tab:red"), (last, "tab:cyan")):
+        axes[0].plot(*submap.T_map_submap[:2, 3], "o", color=colour, label=f"submap {submap.id} begins")
+    axes[0].set_aspect("equal")
+    axes[0].legend(fontsize=8)
+    axes[0].set_title("the way by odometry, m", fontsize=9)
+    by_odometry = inverse(first.T_map_submap) @ last.T_map_submap
+    for ax, T, title in (
+        (axes[1], by_odometry, "first (red) and last (cyan) submap by odometry"),
+        (axes[2], found.T_target_source, f"registered: {'accepted' if found.accepted else 'refused'}, "
+         f"probability {found.probability:.4f}"),
+    ):  # fmt: skip
+        ax.imshow(composite(first.gpgmap, last.gpgmap, T), origin="lower", extent=[-30, 30, -30, 30])
+        ax.set_xlim(-25, 15)
+        ax.set_title(title, fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, dpi=70)
+    plt.close(figure)
+
+
+def composite(target: GPGMap, source: GPGMap, T: Array, side: float = 60.0, cells: int = 400) -> Array:
+    """(cells, cells, 3) steepness in the target's frame: red that of the target, cyan that of the source."""
+    at = (np.arange(cells) + 0.5) * side / cells - side / 2.0
+    x, y = np.meshgrid(at, at)
+    back = inverse(T)
+    moved = back[:2, :2] @ np.stack([x.ravel(), y.ravel()]) + back[:2, 3:]
+    red = steepness(target, x.ravel(), y.ravel()).reshape(x.shape)
+    cyan = steepness(source, *moved).reshape(x.shape)
+    return np.stack([red, cyan, cyan], axis=2)
+
+
+def steepness(map_: GPGMap, x: Array, y: Array) -> Array:
+    """0 to 1, logarithmic, at positions; 0 beyond what is trusted."""
+    surface = surface_of(map_, CONFIG)
+    slope = np.where(surface.weight > 0.0, np.hypot(surface.slope_x, surface.slope_y), 0.0)
+    column, row_ = ((v - o) / surface.resolution for v, o in zip((x, y), surface.origin, strict=True))
+    value = map_coordinates(slope, [row_, column], order=1, cval=0.0)
+    return np.clip(np.log1p(value / 0.05) / np.log1p(2.0 / 0.05), 0.0, 1.0)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/loop_closure"))
@@ -171,6 +225,7 @@ def main() -> int:
         print("cases.png skipped: no data folder; set GPGMAP_DATA")
         return 0
     cases(args.out / "cases.png", folder)
+    loop(args.out / "loop.png", folder / "bag_nclt_loop")
     return 0
 
 

@@ -366,8 +366,9 @@ class ClosureConfig(_Checked):
     )
     common_error: float = setting(
         0.05,
-        "standard deviation of the position errors that a whole map shares and no residual shows",
-        "cells",
+        "standard deviation of the position errors that a whole map shares and no residual shows: of georeference, "
+        "sensor mount, drift within a submap",
+        "m",
         low=0.0,
         high=10.0,
     )

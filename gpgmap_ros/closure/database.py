@@ -1,8 +1,8 @@
 """The submaps seen so far: which of them show the ground of a new one, roughly where and at what yaw?
 
 A query compares slopes with every submap at all yaws and shifts, as the first step of a registration does but on a
-coarser canvas, so that a thousand submaps take less than a second. There is no descriptor that could miss a partial
-overlap. The best ones are then registered in full.
+coarser canvas, and fits the best poses roughly (ranking.py), so that a thousand submaps take about a second. There is
+no descriptor that could miss a partial overlap. The best ones are then registered in full.
 
 A database is one file. It is written beside the old one and moved into its place, so that a crash leaves the old
 one; it carries its format's version and a checksum.
@@ -10,14 +10,13 @@ one; it carries its format's version and a checksum.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import json
 import os
 import struct
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.registration import Registration, register_surfaces
-from gpgmap_ros.closure.search import Canvas, Prepared, canvas_for, in_parallel, likelihoods, peaks
+from gpgmap_ros.closure.prior import PosePrior
+from gpgmap_ros.closure.ranking import Ranked, Ranking
+from gpgmap_ros.closure.registration import Registration, in_metres, register_surfaces
 from gpgmap_ros.closure.surface import NotComparable, Surface, surface_of
 from gpgmap_ros.mapping import GPGMap
 
@@ -36,8 +36,6 @@ Array = NDArray[np.float64]
 MAGIC: Final = b"GPGMAP-CLOSURE\n"
 VERSION: Final = 1
 HEADER: Final = struct.Struct("<IQ32s")  # version, length of the content, its SHA-256
-QUERY_CELLS, QUERY_YAW_STEP = 16, 12.0
-"""Cells across a map and step of the yaws, in degrees, of a query."""
 ARRAYS = ("weight", "height", "slope_x", "slope_y", "height_variance", "slope_variance", "origin", "centre")
 NUMBERS = ("resolution", "base", "radius", "area")
 
@@ -51,7 +49,7 @@ class Match:
     """A submap that may show the ground of the query.
 
     name: of the submap; likelihood: of the best pose against unrelated ground, comparable within one query
-    T_target_source: rough pose (4, 4) of the query's frame in the submap's: yaw to ten degrees, shift to some cells
+    T_target_source: rough pose (4, 4) of the query's frame in the submap's: right to a cell or two if it is right
     """
 
     name: str
@@ -67,10 +65,8 @@ class ClosureDatabase:
 
     def __init__(self, config: ClosureConfig | None = None) -> None:
         self.config = config or ClosureConfig()
-        self._coarse = dataclasses.replace(self.config, yaw_step=max(self.config.yaw_step, QUERY_YAW_STEP))
         self._surfaces: dict[str, Surface] = {}
-        self._prepared: dict[str, Prepared] = {}
-        self._canvas: Canvas | None = None
+        self._ranking = Ranking(self.config)
 
     def __len__(self) -> int:
         return len(self._surfaces)
@@ -85,31 +81,49 @@ class ClosureDatabase:
         """Remember a finished submap. NotComparable where no place can be recognised in it."""
         if name in self._surfaces:
             raise ValueError(f"there is a submap '{name}' already: remove it first")
-        surface = surface_of(map_, self.config)
-        self._check_resolution(surface)
-        self._surfaces[name] = surface
+        self._surfaces[name] = self._surface_of(map_)
 
     def remove(self, name: str) -> None:
         """Forget a submap."""
         if name not in self._surfaces:
             raise KeyError(f"there is no submap '{name}'")
         del self._surfaces[name]
-        self._prepared.pop(name, None)
+        self._ranking.forget(name)
 
-    def query(self, map_: GPGMap, most: int = 10, exclude: Collection[str] = ()) -> list[Match]:
-        """The submaps most like this map, best first, at most `most`; those named in `exclude` are not looked at."""
-        surface = surface_of(map_, self.config)
-        self._check_resolution(surface)
-        return self._query(surface, most, exclude)
+    def query(
+        self,
+        map_: GPGMap,
+        most: int = 10,
+        exclude: Collection[str] = (),
+        priors: Mapping[str, PosePrior] | None = None,
+    ) -> list[Match]:
+        """The submaps most like this map, best first, at most `most`; those named in `exclude` are not looked at.
+
+        priors: where the map's frame is thought to be in some of the submaps'; only there it is looked for
+        """
+        surface = self._surface_of(map_)
+        return [
+            Match(item.name, item.value, in_metres(item.pose, surface, self._surfaces[item.name]))
+            for item in self._ranked(surface, exclude, priors)[:most]
+        ]
 
     def closures(
-        self, map_: GPGMap, most: int = 5, exclude: Collection[str] = ()
+        self,
+        map_: GPGMap,
+        most: int = 5,
+        exclude: Collection[str] = (),
+        priors: Mapping[str, PosePrior] | None = None,
     ) -> list[tuple[str, Registration]]:
-        """The best matches registered in full, most probable first: (name, pose of the map in that submap)."""
-        surface = surface_of(map_, self.config)
-        self._check_resolution(surface)
-        names = [match.name for match in self._query(surface, most, exclude)]
-        found = [(name, register_surfaces(surface, self._surfaces[name], self.config)) for name in names]
+        """The best matches registered in full, most probable first: (name, pose of the map in that submap).
+
+        priors: as for `query`; a pose that was expected needs less evidence
+        """
+        surface, priors = self._surface_of(map_), priors or {}
+        names = [item.name for item in self._ranked(surface, exclude, priors)[:most]]
+        found = [
+            (name, register_surfaces(surface, self._surfaces[name], self.config, priors.get(name)))
+            for name in names
+        ]
         return sorted(found, key=lambda item: (not item[1].accepted, -item[1].probability))
 
     def merge(self, other: ClosureDatabase, prefix: str = "") -> None:
@@ -174,44 +188,16 @@ class ClosureDatabase:
                 )
             return
 
-    def _query(self, surface: Surface, most: int, exclude: Collection[str]) -> list[Match]:
-        names = [name for name in self._surfaces if name not in exclude]
-        if not names:
-            return []
-        canvas = self._canvas_for(max(surface.radius, *(self._surfaces[name].radius for name in names)))
-        source = Prepared(surface, canvas, self._coarse)
-        turned = source.turned  # once, before the threads start
-        assert turned
+    def _surface_of(self, map_: GPGMap) -> Surface:
+        surface = surface_of(map_, self.config)
+        self._check_resolution(surface)
+        return surface
 
-        def compare(name: str) -> Match | None:
-            if name not in self._prepared:
-                self._prepared[name] = Prepared(self._surfaces[name], canvas, self._coarse, threads=1)
-            return best_match(name, source, self._prepared[name], self._coarse)
-
-        found = [match for match in in_parallel(compare, names, self.config.threads) if match]
-        return sorted(found, key=lambda match: (-match.likelihood, match.name))[:most]
-
-    def _canvas_for(self, radius: float) -> Canvas:
-        """The canvas of all queries; a larger map makes a larger one, by steps, and the spectra are made anew."""
-        step = 2.0 ** (np.ceil(4.0 * np.log2(radius)) / 4.0)
-        if self._canvas is None or self._canvas.stride * (self._canvas.side - 1) < 2.0 * radius:
-            self._canvas = canvas_for(step, self._coarse, QUERY_CELLS)
-            self._prepared.clear()
-        return self._canvas
-
-
-def best_match(name: str, source: Prepared, target: Prepared, config: ClosureConfig) -> Match | None:
-    """The best pose of the source in one submap, None where there is none at all."""
-    scores = likelihoods(source, target, 0, config.min_overlap, threads=1)
-    best = peaks(scores, source.canvas, 1)
-    if not best:
-        return None
-    T = np.eye(4)
-    c, s = np.cos(best[0].yaw), np.sin(best[0].yaw)
-    T[:2, :2] = [[c, -s], [s, c]]
-    middle = target.surface.middle + np.array([*best[0].shift, 0.0]) * target.surface.resolution
-    T[:3, 3] = middle - T[:3, :3] @ source.surface.middle
-    return Match(name, best[0].likelihood, T)
+    def _ranked(
+        self, surface: Surface, exclude: Collection[str], priors: Mapping[str, PosePrior] | None
+    ) -> list[Ranked]:
+        targets = {name: known for name, known in self._surfaces.items() if name not in exclude}
+        return self._ranking.ranked(surface, targets, priors or {})
 
 
 def checked_content(path: Path) -> bytes:

@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.covariance import covariance_of
-from gpgmap_ros.closure.refinement import Alignment, alignment_of, promise, refine
-from gpgmap_ros.closure.search import Candidate, Prepared, canvas_for, in_parallel, search
+from gpgmap_ros.closure.overlay import promise
+from gpgmap_ros.closure.parallel import in_parallel
+from gpgmap_ros.closure.prior import PosePrior, expectation_of
+from gpgmap_ros.closure.refinement import Alignment, alignment_of, refine
+from gpgmap_ros.closure.search import Candidate, search
 from gpgmap_ros.closure.surface import NotComparable, Surface, surface_of
 from gpgmap_ros.closure.verification import Evidence, evidence, log_odds, objection
 from gpgmap_ros.mapping import GPGMap
@@ -61,11 +64,14 @@ class Registration:
     candidates: int = 0
 
 
-def register(source: GPGMap, target: GPGMap, config: ClosureConfig | None = None) -> Registration:
-    """Where the source lies in the target, from no initial guess: T_target_source and its uncertainty.
+def register(
+    source: GPGMap, target: GPGMap, config: ClosureConfig | None = None, prior: PosePrior | None = None
+) -> Registration:
+    """Where the source lies in the target: T_target_source and its uncertainty.
 
     source, target: maps of one resolution in gravity-aligned frames, up to `config.tilt_std`
     config: ClosureConfig, the default unless told
+    prior: where to look; everywhere, at all yaws, unless told
     """
     config = config or ClosureConfig()
     surfaces = []
@@ -74,18 +80,20 @@ def register(source: GPGMap, target: GPGMap, config: ClosureConfig | None = None
             surfaces.append(surface_of(map_, config))
         except NotComparable as refusal:
             return refused(f"{name}: {refusal}")
-    return register_surfaces(surfaces[0], surfaces[1], config)
+    return register_surfaces(surfaces[0], surfaces[1], config, prior)
 
 
-def register_surfaces(source: Surface, target: Surface, config: ClosureConfig) -> Registration:
+def register_surfaces(
+    source: Surface, target: Surface, config: ClosureConfig, prior: PosePrior | None = None
+) -> Registration:
     """`register` for maps that were made ready before."""
     if abs(np.log(source.resolution / target.resolution)) > 1e-3:
         return refused(
             f"the maps have different resolutions, {source.resolution:g} m and {target.resolution:g} m: "
             "make both with the same cells"
         )
-    canvas = canvas_for(max(source.radius, target.radius), config)
-    found = search(Prepared(source, canvas, config), Prepared(target, canvas, config), config)
+    expected = expectation_of(prior, source, target) if prior else None
+    found = search(source, target, config, expected)
     every = max(2, round(np.sqrt(min(source.area, target.area)) / ROUGH_ACROSS))
 
     def improve(candidate: Candidate) -> tuple[float, Alignment]:
@@ -94,7 +102,7 @@ def register_surfaces(source: Surface, target: Surface, config: ClosureConfig) -
 
     def verify(pose: Alignment) -> Verified | None:
         pose = refine(pose, source, target, config)
-        found_evidence = evidence(pose, source, target, config)
+        found_evidence = evidence(pose, source, target, config, expected)
         return Verified(pose, found_evidence, log_odds(found_evidence, config)) if found_evidence else None
 
     rough = in_parallel(improve, found, config.threads)
@@ -102,7 +110,8 @@ def register_surfaces(source: Surface, target: Surface, config: ClosureConfig) -
     finalists = in_parallel(verify, distinct(promising)[:FINALISTS], config.threads)
     verified = [finalist for finalist in finalists if finalist]
     if not verified:
-        return refused("no pose was found at which the maps share enough ground", len(found))
+        where = " within the prior" if prior else ""
+        return refused(f"no pose was found{where} at which the maps share enough ground", len(found))
     verified.sort(key=lambda item: -item.log_odds)
     return judged(verified, source, target, config, len(found))
 

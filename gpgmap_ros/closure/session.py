@@ -28,6 +28,7 @@ from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.consistency import Agreement, Closure, Drift, Stations, odometry_distance
 from gpgmap_ros.closure.database import ClosureDatabase
 from gpgmap_ros.closure.pose_graph import PoseGraph, SolverMissing, g2o_text
+from gpgmap_ros.closure.prior import PosePrior
 from gpgmap_ros.closure.session_file import read_session, write_session
 from gpgmap_ros.closure.stations import Found, Station, station_of
 from gpgmap_ros.closure.surface import NotComparable
@@ -64,14 +65,6 @@ class LoopClosure:
     overlap: float
     accepted: bool
     reason: str
-
-
-@dataclass(frozen=True)
-class PosePrior:
-    """What is known of a pose before the maps are compared: T_target_source (4, 4) and its (6, 6) covariance."""
-
-    T_target_source: Array
-    covariance: Array
 
 
 class LoopCloser:
@@ -114,7 +107,8 @@ class LoopCloser:
         try:
             priors = self._priors(station)
             exclude = self._not_compared(station, priors)
-            found = self.database.closures(submap.gpgmap, self.config.matches, exclude)
+            expected = {self._stations[id].name: prior for id, prior in priors.items()}
+            found = self.database.closures(submap.gpgmap, self.config.matches, exclude, expected)
             self.database.add(station.name, submap.gpgmap)
         except NotComparable as refusal:
             self._stations[station.id] = replace(station, skipped=str(refusal))

@@ -23,10 +23,13 @@ most of the relief (the shore of a lake) no more than those can agree: n is also
 **Better than chance.** The search tried many poses, of which M are independent: about 2 pi R / d yaws and A / d^2
 shifts for maps of radius R, shifts over an area A, and d^2 = m / n cells to an independent one. The best of M unrelated
 poses reaches L = log M. What counts is the surplus L - log M, of all relief or of detail alone, whichever says more.
+Where a prior says roughly where to look, its density takes the place of 1 / M: with a Gaussian prior of covariance S
+over x, y and yaw, log M = log((2 pi)^(3/2) |S|^(1/2) / volume of an independent pose) + d^2 / 2 at the distance d.
 Between two fields of noise the residuals are noise as well, and the ratio above says nothing: the larger the share of
 noise in the slopes, the more surplus is asked for.
 
-**Probability.** A logistic function of log ratio and surplus, its constants chosen once, on training draws.
+**Probability.** A logistic function of log ratio and surplus, less what noise asks for, its constants chosen once, on
+training draws.
 Only one pose can be right: with odds o_i of each distinct pose, that of the best is o_1 / (1 + sum o_i). A ridge that
 fits in two places is refused by that.
 """
@@ -41,7 +44,9 @@ from scipy import fft
 from scipy.ndimage import gaussian_filter
 
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.refinement import NU, Alignment, Overlay, overlay
+from gpgmap_ros.closure.overlay import Overlay, overlay
+from gpgmap_ros.closure.prior import BELIEVED, Expectation
+from gpgmap_ros.closure.refinement import NU, Alignment
 from gpgmap_ros.closure.surface import Surface
 
 Array = NDArray[np.float64]
@@ -73,6 +78,7 @@ class Evidence:
     noise_share: part of the slopes' variance that is noise
     height_rms, slope_rms: of the residuals, weighted; heights in cells
     tilt: roll and pitch together, degrees; converged: whether the refinement did
+    surprise: squared Mahalanobis distance of x, y and yaw from the prior, 0 without one
     """
 
     overlap: float
@@ -91,12 +97,17 @@ class Evidence:
     slope_rms: float
     tilt: float
     converged: bool
+    surprise: float = 0.0
 
 
 def evidence(
-    alignment: Alignment, source: Surface, target: Surface, config: ClosureConfig
+    alignment: Alignment,
+    source: Surface,
+    target: Surface,
+    config: ClosureConfig,
+    expected: Expectation | None = None,
 ) -> Evidence | None:
-    """The evidence for a pose; None where the maps share too little to tell."""
+    """The evidence for a pose; None where the maps share too little to tell. expected: what was known before."""
     every = 2 if alignment.shared > MOST_CELLS else 1
     over = overlay(alignment, source, target, config, every)
     shared = over.weight > 0.0
@@ -116,10 +127,14 @@ def evidence(
     bands = [likeness(w, a, b), likeness(w, without_trend(w, a, blur), without_trend(w, b, blur))]
     evidences = [likelihood(rho, n) for rho, n in bands]
     radius = 0.5 * (source.radius + target.radius)
-    surplus = [
-        value - log_poses(radius, cells * every**2 / max(n, 1e-9))
-        for value, (_, n) in zip(evidences, bands, strict=True)
-    ]
+    surprise = surprise_of(alignment, target, expected) if expected else 0.0
+    surplus = []
+    for value, (_, n) in zip(evidences, bands, strict=True):
+        each = cells * every**2 / max(n, 1e-9)
+        chance = log_poses(radius, each)
+        if expected:
+            chance = min(chance, expected.log_poses(surprise, radius, max(each, 1.0)))
+        surplus.append(value - chance)
     best = int(np.argmax(surplus))
     total = float(over.weight.sum())
     return Evidence(
@@ -139,7 +154,14 @@ def evidence(
         slope_rms=float(np.sqrt(np.sum(over.weight * slope_residual) / total)),
         tilt=float(np.rad2deg(np.hypot(alignment.R[0, 2], alignment.R[1, 2]))),
         converged=alignment.converged,
+        surprise=surprise,
     )
+
+
+def surprise_of(alignment: Alignment, target: Surface, expected: Expectation) -> float:
+    """Squared Mahalanobis distance of a pose from what was expected."""
+    x, y = alignment.t[:2] - target.centre
+    return float(expected.distances(x, y, np.float64(alignment.yaw)))
 
 
 def spread(w: Array, slope: Array) -> float:
@@ -230,7 +252,7 @@ def unit_variance(squared: Array, dimensions: int) -> float:
 def log_odds(found: Evidence, config: ClosureConfig) -> float:
     """log of P(right) / P(wrong) of one pose, before others are considered."""
     ratio = min(np.log(max(found.ratio, 1e-12)), 0.0) if compares_scales(config) else 0.0
-    return INTERCEPT + PER_LOG_RATIO * ratio + PER_NAT * found.surplus
+    return INTERCEPT + PER_LOG_RATIO * ratio + PER_NAT * (found.surplus - NATS_PER_NOISE * found.noise_share)
 
 
 def objection(found: Evidence, config: ClosureConfig) -> str:
@@ -247,6 +269,8 @@ def objection(found: Evidence, config: ClosureConfig) -> str:
         return "no better than chance: the best of as many unrelated poses would fit as well"
     if found.tilt > TILT_LIMIT * config.tilt_std:
         return f"the maps fit only if one is tilted by {found.tilt:.1f} deg: their frames are gravity-aligned"
+    if found.surprise > BELIEVED:
+        return f"{np.sqrt(found.surprise):.1f} standard deviations away from where the prior expects it"
     return ""
 
 

@@ -7,15 +7,9 @@ from fractal_world import World
 from scipy.ndimage import gaussian_filter
 
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.refinement import (
-    Alignment,
-    height_between,
-    heights,
-    normal_equations,
-    overlay,
-    rotation,
-    turned_slope,
-)
+from gpgmap_ros.closure.interpolation import height_between, rotation, turned_slope
+from gpgmap_ros.closure.overlay import overlay
+from gpgmap_ros.closure.refinement import Alignment, heights, normal_equations
 from gpgmap_ros.closure.surface import surface_of
 from gpgmap_ros.closure.verification import likeness, unit_variance
 

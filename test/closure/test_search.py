@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from fractal_world import World, pose_error
 
 from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.correlation import Prepared, canvas_for, likelihoods
+from gpgmap_ros.closure.prior import PosePrior, expectation_of
 from gpgmap_ros.closure.refinement import alignment_of
 from gpgmap_ros.closure.registration import in_metres
-from gpgmap_ros.closure.search import Prepared, canvas_for, likelihoods, search, turned_fields
+from gpgmap_ros.closure.search import peaks, search
 from gpgmap_ros.closure.surface import surface_of
 from gpgmap_ros.geometry import inverse
 
@@ -23,12 +27,9 @@ def prepared(world: World):
     return Prepared(a, canvas, CONFIG), Prepared(b, canvas, CONFIG), T_target @ inverse(T_source)
 
 
-def fields_at(side: Prepared, yaw: float, band: int):
-    weight, x, y, turns = side._bands[band]
-    canvas = side.canvas
-    return turned_fields(
-        weight, x, y, side.surface.centre, np.array([yaw]), canvas.stride, canvas.side, canvas.size, turns
-    )[0].astype(float)
+def fields_at(side: Prepared, yaw: float, band: int) -> np.ndarray:
+    """w, w |g|^2, w g_x, w g_y of one band."""
+    return side.fields(np.array([yaw]))[0][[0, *range(1 + 3 * band, 4 + 3 * band)]].astype(float)
 
 
 def naive_likelihood(a, b, dy: int, dx: int, remove_mean: bool) -> float:
@@ -47,8 +48,9 @@ def test_the_sums_are_those_of_a_plain_loop(world: World):
     """At yaws of both halves of the turn, in both bands, at shifts that share much and little."""
     source, target, _ = prepared(world)
     canvas = source.canvas
-    for band in (0, 1):
-        scores = likelihoods(source, target, band, CONFIG.min_overlap, 1)
+    both = likelihoods(source, target, CONFIG.min_overlap, 1)
+    assert len(both) == 2
+    for band, scores in enumerate(both):
         b = fields_at(target, 0.0, band)
         for k in (1, len(canvas.yaws) // 2 + 3, len(canvas.yaws) - 1):
             a = fields_at(source, canvas.yaws[k], band)
@@ -61,7 +63,7 @@ def test_the_sums_are_those_of_a_plain_loop(world: World):
 
 def test_too_little_overlap_scores_nothing(world: World):
     source, target, _ = prepared(world)
-    scores = likelihoods(source, target, 0, 0.6, 1)
+    scores = likelihoods(source, target, 0.6, 1)[0]
     half = source.canvas.size // 2
     assert scores[0, half, half] == 0.0
     assert (scores > 0.0).any()
@@ -73,7 +75,7 @@ def test_the_true_pose_is_among_the_candidates(world: World):
         pose_error(
             in_metres(alignment_of(c, target.surface), source.surface, target.surface), truth, np.zeros(3)
         )
-        for c in search(source, target, CONFIG)
+        for c in search(source.surface, target.surface, CONFIG)
     ]
     assert any(shift < 4.0 and yaw < 10.0 for shift, yaw in errors)
 
@@ -88,7 +90,39 @@ def test_a_slope_turns_with_its_map(world: World):
 
 def test_candidates_are_distinct_and_ordered(world: World):
     source, target, _ = prepared(world)
-    found = search(source, target, CONFIG)
+    found = search(source.surface, target.surface, CONFIG)
     values = [c.likelihood for c in found]
     assert values == sorted(values, reverse=True)
     assert len({(c.yaw, *c.shift) for c in found}) == len(found)
+
+
+def test_the_highest_peaks_are_found_in_order(world: World):
+    """Against a sort of all scores: the first is the maximum, and each next one is the highest that is not near."""
+    source, target, _ = prepared(world)
+    canvas = source.canvas
+    scores = likelihoods(source, target, CONFIG.min_overlap, 1)[0]
+    found = peaks(scores.copy(), canvas, 4)
+    assert found[0].likelihood == scores.max()
+    k = int(np.argmin(np.abs(canvas.yaws - found[0].yaw)))
+    dx, dy = (round(d / canvas.stride) % canvas.size for d in found[0].shift)
+    assert scores[k, dy, dx] == scores.max()
+    for one, other in itertools.pairwise(found):
+        turn = abs((one.yaw - other.yaw + np.pi) % (2.0 * np.pi) - np.pi)
+        assert turn > np.deg2rad(8.0) or np.abs(one.shift - other.shift).max() > 4.0
+
+
+def test_a_prior_limits_the_search(world: World):
+    source, target, truth = prepared(world)
+    covariance = np.diag([2.0**2, 2.0**2, 1.0, 1e-4, 1e-4, np.deg2rad(5.0) ** 2])
+    expected = expectation_of(PosePrior(truth, covariance), source.surface, target.surface)
+    found = search(source.surface, target.surface, CONFIG, expected)
+    errors = []
+    for candidate in found:
+        T = in_metres(alignment_of(candidate, target.surface), source.surface, target.surface)
+        errors.append(pose_error(T, truth, source.surface.middle))
+    # 99.9 % of three dimensions, with half a step of the canvas (2 cells, 15 degrees) for its rounding
+    assert max(shift for shift, _ in errors) < 4.1 * np.hypot(2.0, 1.0)
+    assert max(yaw for _, yaw in errors) < 4.1 * np.hypot(5.0, 7.5)
+    assert any(shift < 4.0 and yaw < 10.0 for shift, yaw in errors)
+    everywhere = search(source.surface, target.surface, CONFIG)
+    assert len(found) < len(everywhere)
