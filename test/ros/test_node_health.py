@@ -189,6 +189,12 @@ def test_kill_9_while_saving_leaves_the_old_map_or_the_new_one(
 
     # and the next node goes on with it, leftovers or not
     second = start_node(*LARGE, "-p", f"map_folder:={folder}")
+    wait_for_text(second, "mapping '/points'")
+    # the killed node's services count as ready until its lease is over: let the new ones be found as well
+    client.spin_until(
+        lambda: len(client.node.get_publishers_info_by_topic("/diagnostics")) > 1, "the new node"
+    )
+    client.spin_for(1.0)
     answer = client.call(Trigger, "/mapping_node/load_map", Trigger.Request())
     assert answer.success, answer.message
     assert client.call(Trigger, "/mapping_node/save_map", Trigger.Request()).success
