@@ -304,7 +304,9 @@ def _one_line(error: BaseException) -> str:
 def ros1_types() -> Any:
     """The types of ROS 1, with the one of /tf, which rosbags leaves out."""
     store = get_typestore(Stores.ROS1_NOETIC)
-    store.register(get_types_from_msg("geometry_msgs/TransformStamped[] transforms", "tf2_msgs/msg/TFMessage"))
+    store.register(
+        get_types_from_msg("geometry_msgs/TransformStamped[] transforms", "tf2_msgs/msg/TFMessage")
+    )
     return store
 
 

@@ -25,7 +25,9 @@ SMALL = [
 def gpgmap(executables: Path, tmp_path: Path) -> Run:
     """Runs the installed command in an empty folder."""
 
-    def run(*arguments: object, code: int | None = 0, timeout: float = 240.0) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: object, code: int | None = 0, timeout: float = 240.0
+    ) -> subprocess.CompletedProcess[str]:
         result = subprocess.run(
             [str(executables / "gpgmap"), *map(str, arguments)],
             cwd=tmp_path,

@@ -58,7 +58,9 @@ def record(folder: Path) -> Bags:
     terrain = rover_terrain(np.random.default_rng(11))
     frames = frames_of(terrain)
     messages = list(drive_messages(frames))
-    second = [Stamped("/other/points", item.time, item.message) for item in messages if item.topic == POINTS_TOPIC]
+    second = [
+        Stamped("/other/points", item.time, item.message) for item in messages if item.topic == POINTS_TOPIC
+    ]
     bags = Bags(
         folder / "drive", folder / "drive_mcap", folder / "drive_zstd", folder / "drive.bag", folder / "drive_odom",
         folder / "drive_two", terrain, frames,

@@ -25,7 +25,14 @@ def elevation(folder: Path) -> np.ndarray:
 
 
 def test_a_run_folder_has_everything(run_folder: Path) -> None:
-    for name in ("config.yaml", "trajectory.txt", "odometry.txt", "closures.g2o", "closures.json", "report.html"):
+    for name in (
+        "config.yaml",
+        "trajectory.txt",
+        "odometry.txt",
+        "closures.g2o",
+        "closures.json",
+        "report.html",
+    ):
         assert (run_folder / name).stat().st_size > 0, name
     for name in ("elevation", "variance", "gradient_magnitude", "slope"):
         assert (run_folder / "layers" / f"{name}.tif").read_bytes()[:2] == b"II"
@@ -73,7 +80,9 @@ def test_several_files_are_one_drive(gpgmap, small, drive_bags, tmp_path) -> Non
     messages = list(drives.drive_messages(drive_bags.frames))
     half = drives.START + round(drives.CLOUDS / 2 * drives.PERIOD * 1e9)
     drives.write_ros2(tmp_path / "a", [item for item in messages if item.time < half])
-    drives.write_ros2(tmp_path / "b", [item for item in messages if item.time >= half], drives.StoragePlugin.MCAP)
+    drives.write_ros2(
+        tmp_path / "b", [item for item in messages if item.time >= half], drives.StoragePlugin.MCAP
+    )
     summary = json.loads(gpgmap("replay", "a", "b", "--out", "out", "--json", *small).stdout)
     assert summary["clouds"]["used"] == drives.CLOUDS
 
@@ -99,7 +108,9 @@ def test_a_topic_that_is_not_there_is_refused(gpgmap, drive_bags) -> None:
 
 
 def test_without_poses_the_remedy_is_named(gpgmap, drive_bags, tmp_path) -> None:
-    messages = [item for item in drives.drive_messages(drive_bags.frames) if item.topic == drives.POINTS_TOPIC]
+    messages = [
+        item for item in drives.drive_messages(drive_bags.frames) if item.topic == drives.POINTS_TOPIC
+    ]
     drives.write_ros2(tmp_path / "bare", messages)
     result = gpgmap("replay", "bare", code=2)
     assert "nothing says where 'lidar' was" in result.stderr
@@ -118,7 +129,9 @@ def test_a_part_of_the_recording(gpgmap, small, drive_bags) -> None:
 
 
 @pytest.mark.parametrize(("kind", "share"), [("mcap", 0.6), ("ros1", 0.6)])
-def test_a_recording_that_was_cut_off_is_used_as_far_as_it_goes(gpgmap, small, drive_bags, tmp_path, kind, share):
+def test_a_recording_that_was_cut_off_is_used_as_far_as_it_goes(
+    gpgmap, small, drive_bags, tmp_path, kind, share
+):
     bag = drives.cut(getattr(drive_bags, kind), tmp_path / f"cut{'.bag' if kind == 'ros1' else ''}", share)
     summary = json.loads(gpgmap("replay", bag, "--out", "out", "--json", *small).stdout)
     assert 5 <= summary["clouds"]["used"] < drives.CLOUDS
@@ -184,7 +197,16 @@ def test_other_peoples_files_are_left_alone(gpgmap, drive_bags, tmp_path) -> Non
 def test_interrupted_it_keeps_what_is_there(executables, drive_bags, small, tmp_path) -> None:
     out = tmp_path / "out"
     process = subprocess.Popen(
-        [str(executables / "gpgmap"), "replay", str(drive_bags.sqlite), "--out", str(out), "--rate", "0.5", *small],
+        [
+            str(executables / "gpgmap"),
+            "replay",
+            str(drive_bags.sqlite),
+            "--out",
+            str(out),
+            "--rate",
+            "0.5",
+            *small,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
