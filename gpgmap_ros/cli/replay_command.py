@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--rate", type=float, default=0.0, metavar="X", help="times real time (default: as fast as it goes)"
     )
-    parser.add_argument(
-        "--rerun", action="store_true", help="stream to the Rerun viewer (pip install rerun-sdk)"
-    )
+    viewer = parser.add_argument_group("live view (pip install rerun-sdk)")
+    viewer.add_argument("--rerun", action="store_true", help="stream to the Rerun viewer")
+    viewer.add_argument("--rerun-save", type=Path, metavar="FILE", help="write what it would show (.rrd)")
     add_json(parser)
     add_settings(parser)
 

@@ -1,4 +1,4 @@
-"""The command as a user calls it, and recordings that the tests make themselves: a short drive over the demo's terrain."""
+"""The command as a user calls it, and recordings that the tests make themselves."""
 
 from __future__ import annotations
 
@@ -73,4 +73,4 @@ def hills() -> np.ndarray:
     rng = np.random.default_rng(5)
     xy = rng.uniform(0.0, 40.0, (60_000, 2))
     z = 3.0 * np.sin(xy[:, 0] / 6.0) * np.cos(xy[:, 1] / 7.0) + 0.02 * rng.normal(size=len(xy))
-    return np.column_stack([xy, z]) + [500_000.0, 4_000_000.0, 250.0]
+    return np.column_stack([xy, z]) + np.array([500_000.0, 4_000_000.0, 250.0])

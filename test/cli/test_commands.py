@@ -14,8 +14,8 @@ import pytest
 import yaml
 from PIL import Image
 from rosbags.rosbag2 import Reader
-from rosbags.typesys import get_types_from_msg, get_typestore
 from rosbags.typesys import Stores as RosStores
+from rosbags.typesys import get_types_from_msg, get_typestore
 
 from gpgmap_ros.cli.main import COMMANDS
 from gpgmap_ros.config import settings
@@ -83,7 +83,8 @@ def test_bash_completes(gpgmap, tmp_path: Path) -> None:
 
     def completed(*words: str) -> list[str]:
         line = " ".join(f"'{word}'" for word in words)
-        text = f"source completion.bash; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _gpgmap; echo ${{COMPREPLY[@]}}"
+        state = f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}"
+        text = f"source completion.bash; {state}; _gpgmap; echo ${{COMPREPLY[@]}}"
         result = subprocess.run(
             ["bash", "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True
         )

@@ -29,40 +29,12 @@ def chromium() -> str:
     return found
 
 
-# Runs in the page when it is ready: uses it as a reader would, and leaves what was seen in an attribute.
-READER = """<script>
-const wait = (ms) => new Promise((done) => setTimeout(done, ms));
-addEventListener("load", async () => {
-  for (let k = 0; k < 200 && !document.documentElement.hasAttribute("data-ready"); k++) await wait(20);
-  const canvas = document.getElementById("map"), box = canvas.getBoundingClientRect(), seen = {};
-  const pixels = () => { const c = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data; let s = 0; for (let k = 0; k < c.length; k += 97) s = (s * 31 + c[k]) % 1000003; return s; };
-  const point = (u, v) => canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, pointerId: 1, clientX: box.left + u, clientY: box.top + v }));
-  const values = () => Object.fromEntries([...document.querySelectorAll("#values span")].map((n) => [n.querySelector("i").textContent, n.querySelector("b").textContent]));
-  await wait(100);
-  seen.tabs = [...document.querySelectorAll("#layers button")].map((b) => b.textContent);
-  const [u, v] = screen(AT_X, AT_Y);
-  point(u, v); await wait(60);
-  seen.values = values();
-  seen.pictures = [];
-  for (const button of document.querySelectorAll("#layers button")) { button.click(); paint(); seen.pictures.push(pixels()); }
-  seen.legend = document.getElementById("legend").textContent;
-  document.querySelector("#layers button").click(); await wait(60);
-  const before = view.scale;
-  canvas.dispatchEvent(new WheelEvent("wheel", { bubbles: true, cancelable: true, deltaY: -400, clientX: box.left + u, clientY: box.top + v })); await wait(60);
-  seen.zoom = view.scale / before;
-  seen.still = screen(AT_X, AT_Y).map((p, k) => Math.abs(p - [u, v][k]));
-  document.getElementById("zoom-all").click(); await wait(60);
-  seen.back = Math.abs(view.scale / before - 1);
-  seen.rows = document.querySelectorAll("#settings tr").length;
-  seen.warnings = [...document.querySelectorAll(".warning")].map((n) => n.textContent);
-  seen.title = document.getElementById("title").textContent;
-  document.documentElement.setAttribute("data-seen", JSON.stringify(seen));
-});
-</script></body>"""
+READER = Path(__file__).with_name("reader.js")
 
 
 def read_in(chromium: str, page: Path, folder: Path, x: float, y: float) -> dict:
-    text = page.read_text().replace("</body>", READER.replace("AT_X", str(x)).replace("AT_Y", str(y)))
+    script = READER.read_text().replace("AT_X", str(x)).replace("AT_Y", str(y))
+    text = page.read_text().replace("</body>", f"<script>{script}</script></body>")
     copy = folder / "read.html"
     copy.write_text(text)
     result = subprocess.run(
@@ -111,10 +83,17 @@ def test_names_can_not_break_the_page(chromium: str, tmp_path: Path) -> None:
     content = Content(title, "sub", "No map.", warnings=["<b>bold</b>"])
     page = tmp_path / "page.html"
     page.write_text(page_of(content))
-    text = page.read_text().replace("</body>", "<script>document.documentElement.setAttribute('data-seen', JSON.stringify({title: document.getElementById('title').textContent, warnings: [...document.querySelectorAll('.warning')].map((n) => n.textContent), message: document.getElementById('map-message').textContent}))</script></body>")  # fmt: skip # noqa: E501
+    script = """const of = (id) => document.getElementById(id).textContent;
+    const warnings = [...document.querySelectorAll(".warning")].map((node) => node.textContent);
+    const seen = { title: of("title"), warnings, message: of("map-message") };
+    document.documentElement.setAttribute("data-seen", JSON.stringify(seen));"""
+    text = page.read_text().replace("</body>", f"<script>{script}</script></body>")
     page.write_text(text)
     result = subprocess.run(
-        [chromium, "--headless=new", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()],
+        [
+            chromium, "--headless=new", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
+            page.as_uri(),
+        ],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     found = re.search(r'data-seen="([^"]*)"', result.stdout)
