@@ -21,10 +21,10 @@ def version() -> str:
 
 
 def share_files() -> list[tuple[str, list[str]]]:
-    """What ROS looks for under share/: the index entry, the manifest, launch files, parameters, RViz views."""
+    """What ROS looks for under share/: index entry, manifest, launch files, parameters, views for RViz and Foxglove."""
     share = f"share/{PACKAGE}"
     files = [("share/ament_index/resource_index/packages", [f"resource/{PACKAGE}"]), (share, ["package.xml"])]
-    for folder, pattern in (("launch", "*.launch.py"), ("config", "*"), ("rviz", "*.rviz")):
+    for folder, pattern in (("launch", "*.launch.py"), ("config", "*"), ("rviz", "*")):
         found = sorted(path.relative_to(HERE).as_posix() for path in (HERE / folder).glob(pattern))
         files.append((f"{share}/{folder}", found))
     return files

@@ -83,6 +83,7 @@ class TransformBuffer:
         self._horizon = round(horizon * NANOSECONDS)
         self._links: dict[str, _Link] = {}
         self._changed = threading.Condition()
+        self._interruptions = 0
 
     def insert(
         self, parent: str, child: str, stamp: int, T_parent_child: Array, static: bool = False
@@ -104,17 +105,25 @@ class TransformBuffer:
         with self._changed:
             self._links = {child: link for child, link in self._links.items() if link.static}
 
+    def interrupt(self) -> None:
+        """End all waiting now, as if its time were over."""
+        with self._changed:
+            self._interruptions += 1
+            self._changed.notify_all()
+
     def lookup(self, target: str, source: str, stamp: int, timeout: float = 0.0) -> Array:
         """T_target_source at `stamp` (nanoseconds), waiting up to `timeout` seconds for it to become known."""
         deadline = time.monotonic() + timeout
         with self._changed:
+            interruptions = self._interruptions
             while True:
                 try:
                     return self._lookup(target, source, stamp)
                 except TransformUnavailable as error:
                     remaining = deadline - time.monotonic()
                     # what is older than the history will not come any more
-                    if error.reason == "too_early" or remaining <= 0:
+                    over = remaining <= 0 or self._interruptions != interruptions
+                    if error.reason == "too_early" or over:
                         raise
                 self._changed.wait(remaining)
 

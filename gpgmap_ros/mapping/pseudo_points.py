@@ -79,22 +79,20 @@ def condensed(blocks: Blocks, surface: Array) -> PseudoPoints:
 def residual_moments(blocks: Blocks, surface: Array) -> Array:
     """(K, 3, 3) moments of z - m, over the block's weight: exact, because m is a polynomial."""
     Q = surface.shape[1]
-    out = np.empty((len(surface), 3, 3))
-    for a in range(3):
-        for b in range(3):
-            # beyond the orders that the engine keeps there is nothing that the kernel lets through
-            part = blocks.weights[:, a : a + Q, b : b + Q]
-            fitted = np.einsum("kij,kij->k", surface[:, : part.shape[1], : part.shape[2]], part)
-            out[:, a, b] = (blocks.heights[:, a, b] - fitted) / blocks.weights[:, 0, 0]
-    return out
+    out = blocks.heights[:, :3, :3].copy()
+    for i in range(Q):
+        for j in range(Q):
+            out -= surface[:, i, j, None, None] * blocks.weights[:, i : i + 3, j : j + 3]
+    return out / blocks.weights[:, :1, :1]
 
 
 def shift_matrices(centre: Array) -> Array:
     """(K, 2, 6, 6) that take moments about 0 to moments about the centre, along s and t."""
     out = np.zeros((*centre.shape, ORDERS, ORDERS))
+    power = powers(-centre, ORDERS)
     for p in range(ORDERS):
         for q in range(p + 1):
-            out[..., p, q] = comb(p, q) * (-centre) ** (p - q)
+            out[..., p, q] = comb(p, q) * power[p - q]
     return out
 
 
@@ -116,11 +114,10 @@ def principal_axes(moments: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
 def along_axes(moments: Array, axes: Array, spread: Array, single: NDArray[np.bool_]) -> Array:
     """(K, 2, 6) moments of the standardised positions along each axis."""
     out = np.zeros((len(moments), 2, ORDERS))
-    s, t = axes[:, 0], axes[:, 1]
+    s, t = (powers(axes[:, k] / spread, ORDERS) for k in (0, 1))
     for p in range(ORDERS):
         for q in range(p + 1):
-            out[:, :, p] += comb(p, q) * s**q * t ** (p - q) * moments[:, p - q, q][:, None]
-        out[:, :, p] /= spread**p
+            out[:, :, p] += comb(p, q) * s[q] * t[p - q] * moments[:, p - q, q][:, None]
     out[single] = [1.0, 0.0, 1.0, 0.0, 3.0, 0.0]
     return out
 
@@ -160,12 +157,25 @@ def fitted_residuals(
     )
     x, y = u[..., 0], u[..., 1]
     basis = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=-1)
-    gram = np.einsum("kp,kpi,kpj->kij", share, basis, basis) + RIDGE * np.eye(basis.shape[-1])
-    return np.einsum("kpi,ki->kp", basis, np.linalg.solve(gram, wanted[..., None])[..., 0])
+    gram = (basis * share[..., None]).transpose(0, 2, 1) @ basis + RIDGE * np.eye(basis.shape[-1])
+    return (basis @ np.linalg.solve(gram, wanted[..., None]))[..., 0]
 
 
 def polynomial(coefficients: Array, st: Array) -> Array:
-    """(K, N) values at (K, N, 2) positions s, t."""
-    Q = coefficients.shape[1]
-    s, t = (st[..., k, None] ** np.arange(Q) for k in (0, 1))
-    return np.einsum("kpa,kab,kpb->kp", t, coefficients, s)
+    """(K, N) values at (K, N, 2) positions s, t, by Horner's rule along both."""
+    s, t = st[..., 0], st[..., 1]
+    out = np.zeros_like(s)
+    for a in reversed(range(coefficients.shape[1])):
+        row = np.zeros_like(s)
+        for b in reversed(range(coefficients.shape[2])):
+            row = row * s + coefficients[:, a, b, None]
+        out = out * t + row
+    return out
+
+
+def powers(x: Array, count: int) -> list[Array]:
+    """x^0, x^1, ... (a power of an array is many times slower than a product)."""
+    out = [np.ones_like(x)]
+    for _ in range(count - 1):
+        out.append(out[-1] * x)
+    return out

@@ -8,6 +8,7 @@ says, to /tf or `odometry` (nav_msgs/Odometry); publishes the topics of `outputs
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 import traceback
@@ -26,6 +27,7 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from rclpy.qos import qos_profile_sensor_data
+from rclpy.signals import SignalHandlerOptions
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import PointCloud2
 from std_srvs.srv import SetBool, Trigger
@@ -35,7 +37,7 @@ from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.nodes import parameters
 from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning
-from gpgmap_ros.nodes.lifecycle import RCLError, refuse_invalid_transitions, succeeds
+from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, succeeds
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.map_services import MapServices
 from gpgmap_ros.nodes.messages import nanoseconds
@@ -48,6 +50,7 @@ from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
 
 # Clouds of several sensors may overtake each other by this much; a larger step back is a new recording.
 TIME_JUMP = 2 * NANOSECONDS
+LISTEN_FOR_SIGNALS = 0.1  # seconds: Python hears of a signal only between two steps of the executor
 PLAUSIBLE_LATENCY = 3600.0  # seconds: beyond it the stamps are of another time than the clock
 
 
@@ -169,7 +172,7 @@ class MappingNode(LifecycleNode):
         self._clouds.clear()
         self._watch = None
         if self._worker is not None:
-            self._worker.stop()
+            self._worker.stop(self._poses.interrupt)
 
     def close(self) -> None:
         """End the worker, whatever state the node is in, and keep the submap that is being made."""
@@ -386,26 +389,42 @@ def resident_megabytes() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+class Ending:
+    """SIGINT and SIGTERM. rclpy's own handlers would take the context away while the worker still publishes.
+
+    patient: a callback that runs may end first; else the signal interrupts whatever it meets.
+    """
+
+    def __init__(self) -> None:
+        self.asked = self.patient = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: object) -> None:
+        self.asked = True
+        if not self.patient:
+            raise KeyboardInterrupt
+
+
 def main() -> int:
-    rclpy.init()
-    node = None
+    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+    ending, node = Ending(), None
     try:
         node = MappingNode()
         if node.config.autostart and not node.start():
             return 1
         executor = SingleThreadedExecutor()
         executor.add_node(node)
-        executor.spin()
+        ending.patient = True
+        while not ending.asked and rclpy.ok():
+            executor.spin_once(timeout_sec=LISTEN_FOR_SIGNALS)
     except ConfigError as error:
         print(f"mapping_node: {error}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
-    except RCLError:
-        # asked to end in the middle of a transition: the context is gone before it is complete
-        if rclpy.ok():
-            raise
     finally:
+        ending.patient = True
         if node is not None:
             node.close()
             node.destroy_node()

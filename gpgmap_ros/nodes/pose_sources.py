@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
@@ -41,6 +42,9 @@ class PoseSource(Protocol):
     def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
         """At a stamp in nanoseconds, waiting up to `timeout` seconds for it; else TransformUnavailable."""
 
+    def interrupt(self) -> None:
+        """End all waiting for poses now: the node is being stopped."""
+
     def newest(self) -> int | None:
         """Stamp in nanoseconds of the newest pose that is known; None where there is none."""
 
@@ -51,6 +55,7 @@ class PoseSource(Protocol):
         """End the subscriptions."""
 
 
+TF2_WAIT = rclpy.duration.Duration(nanoseconds=50_000_000)
 COVARIANCES_KEPT = 500  # ten seconds of fast odometry, as long as poses are kept
 
 
@@ -76,6 +81,9 @@ class Transforms:
 
     def lookup(self, target: str, source: str, stamp: int, timeout: float) -> Array:
         return self._buffer.lookup(target, source, stamp, timeout)
+
+    def interrupt(self) -> None:
+        self._buffer.interrupt()
 
     def newest(self, target: str, source: str) -> int | None:
         """Stamp of the newest moving transform, of any frame but the target: what moves that is not asked for."""
@@ -107,6 +115,10 @@ class Tf2Transforms:
     def __init__(self, node: Node) -> None:
         self._buffer = tf2_ros.Buffer()
         self._listener = tf2_ros.TransformListener(self._buffer, node)
+        self._interruptions = 0
+
+    def interrupt(self) -> None:
+        self._interruptions += 1
 
     def newest(self, target: str, source: str) -> int | None:
         """Stamp of the newest transform between two frames."""
@@ -124,14 +136,14 @@ class Tf2Transforms:
     def lookup(self, target: str, source: str, stamp: int, timeout: float) -> Array:
         if target == source:
             return np.eye(4)
+        when, interruptions = rclpy.time.Time(nanoseconds=stamp), self._interruptions
+        deadline = time.monotonic() + timeout
+        # in short pieces: tf2's own waiting can't be interrupted
+        while not self._buffer.can_transform(target, source, when, TF2_WAIT):
+            if time.monotonic() >= deadline or self._interruptions != interruptions:
+                break
         try:
-            found = self._buffer.lookup_transform(
-                target,
-                source,
-                rclpy.time.Time(nanoseconds=stamp),
-                rclpy.duration.Duration(nanoseconds=round(timeout * 1e9)),
-            )
-            return transform_of(found.transform)
+            return transform_of(self._buffer.lookup_transform(target, source, when).transform)
         except tf2_ros.LookupException as error:
             raise TransformUnavailable("unknown_frame", str(error)) from error
         except tf2_ros.ConnectivityException as error:
@@ -151,6 +163,9 @@ class TfPoseSource:
     def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
         self._transforms, self._config = transforms_of(node, warnings), config
         self._sensor = config.base_frame
+
+    def interrupt(self) -> None:
+        self._transforms.interrupt()
 
     def newest(self) -> int | None:
         return self._transforms.newest(self._config.map_frame, self._sensor)
@@ -205,6 +220,10 @@ class OdometryPoseSource:
         if sensor_frame != self._base_frame:
             mount = self._transforms.lookup(self._base_frame, sensor_frame, stamp, timeout)
         return SensorPose(T_map_base @ mount, self._covariance_at(stamp), mount)
+
+    def interrupt(self) -> None:
+        self._poses.interrupt()
+        self._transforms.interrupt()
 
     def newest(self) -> int | None:
         return self._newest

@@ -64,14 +64,19 @@ class Worker(Generic[Ready]):
         self._thread = threading.Thread(target=self._run, name="mapping", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread after the step that it is in; what waits is forgotten."""
+    def stop(self, interrupt: Callable[[], None] = lambda: None) -> None:
+        """End the thread after the step that it is in; what waits is forgotten.
+
+        interrupt: ends the waiting in `prepare`; called until the thread has ended
+        """
         with self._wake:
             self._closing = True
             self._queue.clear()
             self._wake.notify_all()
         if self._thread is not None:
-            self._thread.join()
+            while self._thread.is_alive():
+                interrupt()
+                self._thread.join(0.05)
             self._thread = None
 
     def put(self, cloud: WaitingCloud) -> None:
@@ -114,7 +119,7 @@ class Worker(Generic[Ready]):
     def _step(self, ready: Ready | None) -> None:
         if ready is not None and self._fuse(ready):
             self._changed = True
-        if self._due():
+        if self._due() and not self._closing:
             self._changed = False
             self._published = time.monotonic()
             self._publish()
