@@ -57,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--rate", type=float, default=0.0, metavar="X", help="times real time (default: as fast as it goes)"
     )
-    parser.add_argument(
-        "--rerun", action="store_true", help="stream to the Rerun viewer (pip install rerun-sdk)"
-    )
+    viewer = parser.add_argument_group("live view (pip install rerun-sdk)")
+    viewer.add_argument("--rerun", action="store_true", help="stream to the Rerun viewer")
+    viewer.add_argument("--rerun-save", type=Path, metavar="FILE", help="write what it would show (.rrd)")
     add_json(parser)
     add_settings(parser)
 
@@ -82,6 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(str(error)) from error
         limits = window(recording.start, recording.end, arguments.start, arguments.stop)
         name = arguments.bags[0].resolve().name.split(".")[0]
+        viewer = None
+        if arguments.rerun or arguments.rerun_save:
+            from gpgmap_ros.viz.live import Viewer
+
+            viewer = Viewer(name, None if arguments.rerun else str(arguments.rerun_save))
         folder = RunFolder(output_folder(arguments.out, f"{name}_gpgmap", arguments.overwrite))
         config = with_settings(
             config,
@@ -97,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
             say(arguments, f"  {text}")
         summary = first_summary(name, arguments.bags, choice)
         folder.begin(summary, config)
-        return replayed(arguments, recording, choice, config, folder, limits, summary, begin)
+        return replayed(arguments, recording, choice, config, folder, limits, summary, viewer, begin)
 
 
 def replayed(
@@ -108,17 +113,13 @@ def replayed(
     folder: Any,
     limits: tuple[int | None, int | None],
     summary: dict[str, Any],
+    viewer: Any,
     begin: float,
 ) -> int:
     from gpgmap_ros.io.staged import write_json
     from gpgmap_ros.offline.replay import Replay
     from gpgmap_ros.offline.results import write_results
 
-    viewer = None
-    if arguments.rerun:
-        from gpgmap_ros.viz.live import Viewer
-
-        viewer = Viewer(summary["name"])
     replay = Replay(recording, choice, config)
     interrupted = follow(replay, recording, limits, arguments.rate, viewer)
     mapped = time.monotonic() - begin
@@ -210,7 +211,7 @@ def follow(
                     done, note(replay.tally.used, points, done, total, spent, lag if rate > 0.0 else None)
                 )
                 if viewer is not None:
-                    viewer.step(step, replay.config.map_frame)
+                    viewer.step(step)
     except KeyboardInterrupt:
         return True
     return False

@@ -9,16 +9,7 @@ from numpy.typing import NDArray
 
 from gpgmap_ros.io.staged import staged
 from gpgmap_ros.mapping import GPGMap
-
-
-def triangles_of(known: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """(M, 3) numbers of known cells, counted in the order of the layer; seen from above, counter-clockwise."""
-    number = np.cumsum(known.ravel()).reshape(known.shape).astype(np.int32) - 1
-    whole = known[:-1, :-1] & known[1:, :-1] & known[:-1, 1:] & known[1:, 1:]
-    sw, se, nw, ne = (
-        part[whole] for part in (number[:-1, :-1], number[:-1, 1:], number[1:, :-1], number[1:, 1:])
-    )
-    return np.concatenate([np.column_stack([sw, se, ne]), np.column_stack([sw, ne, nw])])
+from gpgmap_ros.mapping.conversions import triangles_of
 
 
 def write_mesh(path: Path, gpgmap: GPGMap, colours: NDArray[np.uint8]) -> tuple[int, int]:

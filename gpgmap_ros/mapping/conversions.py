@@ -100,3 +100,13 @@ def points_from_layer(elevation: NDArray[Any], grid: Grid) -> NDArray[np.float32
     """The known cells as points (N, 3), in the order of the layer: the surface as a cloud."""
     iy, ix = np.nonzero(np.isfinite(elevation))
     return np.column_stack([grid.x[ix], grid.y[iy], elevation[iy, ix]]).astype(np.float32)
+
+
+def triangles_of(known: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """(M, 3) numbers of known cells, counted in the order of the layer; seen from above, counter-clockwise."""
+    number = np.cumsum(known.ravel()).reshape(known.shape).astype(np.int32) - 1
+    whole = known[:-1, :-1] & known[1:, :-1] & known[:-1, 1:] & known[1:, 1:]
+    sw, se, nw, ne = (
+        part[whole] for part in (number[:-1, :-1], number[:-1, 1:], number[1:, :-1], number[1:, 1:])
+    )
+    return np.concatenate([np.column_stack([sw, se, ne]), np.column_stack([sw, ne, nw])])

@@ -140,12 +140,13 @@ def test_a_recording_that_was_cut_off_is_used_as_far_as_it_goes(
 
 
 def test_a_damaged_stretch_is_left_out(gpgmap, small, drive_bags, tmp_path) -> None:
-    """Chunks have checksums: the one that fails is left out, those after it are used."""
+    """The chunk that can't be unpacked is left out, those after it are used."""
     messages = list(drives.drive_messages(drive_bags.frames))
     drives.write_ros2(tmp_path / "bag", messages, drives.StoragePlugin.MCAP, drives.CompressionMode.STORAGE)
     file = next((tmp_path / "bag").glob("*.mcap"))
     data = bytearray(file.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 64] = bytes(64)
+    frame = data.find(b"\x28\xb5\x2f\xfd", len(data) // 2)  # where a chunk's compressed data begin
+    data[frame : frame + 64] = bytes(64)
     file.write_bytes(data)
     summary = json.loads(gpgmap("replay", "bag", "--out", "out", "--json", *small).stdout)
     assert any("damaged" in text for text in summary["losses"])

@@ -1,0 +1,257 @@
+"""gpgmap map: every format, coordinates, tiles."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.io.point_files import PIECE, PointFileError, epsg_of, open_points
+from gpgmap_ros.mapping.survey import Survey, Trend, trend_of
+
+rasterio = pytest.importorskip("rasterio", reason="rasterio is not installed: run `make setup-dev`")
+UTM = 32611
+SETTINGS = ["--set", "mapping.resolution=0.5", "--set", "noise.height_std=0.03"]
+
+
+def truth(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return 3.0 * np.sin((x - 500_000.0) / 6.0) * np.cos((y - 4_000_000.0) / 7.0) + 250.0
+
+
+def write(path: Path, xyz: np.ndarray, kind: str) -> Path:
+    """The points in a file of the given kind, independent of our readers."""
+    path = path / f"points.{kind.split('_')[0]}"
+    offset = xyz.mean(axis=0).round()
+    if kind.startswith("npz"):
+        save = np.savez_compressed if kind == "npz_compressed" else np.savez
+        save(path, xyz=(xyz - offset).astype(np.float32), offset=offset, epsg=UTM)
+    elif kind == "npy":
+        np.save(path, xyz)
+    elif kind in ("las", "laz"):
+        import laspy
+
+        header = laspy.LasHeader(point_format=6, version="1.4")
+        header.offsets, header.scales = offset, [0.001] * 3
+        las = laspy.LasData(header)
+        las.x, las.y, las.z = xyz.T
+        las.classification = np.full(len(xyz), 2, dtype=np.uint8)
+        las.write(path)
+    elif kind in ("xyz", "csv"):
+        separator, head = (" ", "") if kind == "xyz" else (",", "x,y,z")
+        np.savetxt(path, xyz, fmt="%.4f", delimiter=separator, header=head, comments="")
+    elif kind == "ply_ascii":
+        body = "\n".join(" ".join(f"{value:.4f}" for value in row) for row in xyz)
+        properties = "".join(f"property double {name}\n" for name in "xyz")
+        path.write_text(f"ply\nformat ascii 1.0\nelement vertex {len(xyz)}\n{properties}end_header\n{body}\n")
+    elif kind == "ply":
+        rows = np.zeros(len(xyz), dtype=[("intensity", "<f4"), ("x", "<f8"), ("y", "<f8"), ("z", "<f8")])
+        rows["x"], rows["y"], rows["z"] = xyz.T
+        names = {"<f4": "float", "<f8": "double"}
+        properties = "".join(f"property {names[rows.dtype[name].str]} {name}\n" for name in rows.dtype.names)
+        head = f"ply\nformat binary_little_endian 1.0\nelement vertex {len(xyz)}\n{properties}end_header\n"
+        path.write_bytes(head.encode() + rows.tobytes())
+    else:
+        assert kind == "pcd"
+        rows = np.zeros(len(xyz), dtype=[("x", "<f8"), ("y", "<f8"), ("z", "<f8"), ("ring", "<u2")])
+        rows["x"], rows["y"], rows["z"] = xyz.T
+        head = (
+            "# .PCD v0.7\nVERSION 0.7\nFIELDS x y z ring\nSIZE 8 8 8 2\nTYPE F F F U\nCOUNT 1 1 1 1\n"
+            f"WIDTH {len(xyz)}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {len(xyz)}\nDATA binary\n"
+        )
+        path.write_bytes(head.encode() + rows.tobytes())
+    return path
+
+
+KINDS = ["npz", "npz_compressed", "npy", "las", "laz", "xyz", "csv", "ply", "ply_ascii", "pcd"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_reader_gives_the_points(kind: str, hills: np.ndarray, tmp_path: Path) -> None:
+    points = hills[:5000]
+    source = open_points(write(tmp_path, points, kind))
+    read = np.concatenate(list(source.pieces()))
+    assert np.abs(read - points).max() < 2e-3  # what the format rounds to
+    assert source.count in (None, len(points))
+    assert len(source.sample(1000)) >= 900
+
+
+def test_pcd_as_pcl_compresses_it(hills: np.ndarray, tmp_path: Path) -> None:
+    o3d = pytest.importorskip("open3d", reason="Open3D does not import here", exc_type=ImportError)
+    cloud = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(hills[:3000] - hills.mean(axis=0)))
+    o3d.io.write_point_cloud(str(tmp_path / "a.pcd"), cloud, compressed=True)
+    read = np.concatenate(list(open_points(tmp_path / "a.pcd").pieces()))
+    assert np.abs(read - (hills[:3000] - hills.mean(axis=0))).max() < 1e-4
+
+
+def test_a_file_larger_than_a_piece_comes_whole(tmp_path: Path) -> None:
+    points = np.random.default_rng(0).normal(size=(2 * PIECE + 17, 3)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", xyz=points)
+    source = open_points(tmp_path / "a.npz")
+    pieces = list(source.pieces())
+    assert [len(piece) for piece in pieces] == [PIECE, PIECE, 17]
+    assert np.array_equal(np.concatenate(pieces), points.astype(np.float64))
+    sample = source.sample(100_000)
+    assert 50_000 < len(sample) < 400_000
+    # from all over the file, not from its beginning
+    assert {tuple(row) for row in sample[-5:].astype(np.float32)} <= {tuple(row) for row in points[PIECE:]}
+
+
+@pytest.mark.parametrize("kind", ["npz", "laz"])
+def test_coordinates_and_their_system_are_kept(gpgmap, hills: np.ndarray, tmp_path: Path, kind: str) -> None:
+    file = write(tmp_path, hills, kind)
+    crs = [] if kind == "npz" else ["--crs", f"EPSG:{UTM}"]
+    summary = json.loads(gpgmap("map", file, "--out", "out", "--json", *SETTINGS, *crs).stdout)
+    assert summary["points"]["used"] == len(hills)
+    with rasterio.open(tmp_path / "out" / "layers" / "elevation.tif") as tif:
+        assert tif.crs.to_epsg() == UTM
+        assert tif.res == (0.5, 0.5)
+        assert tif.bounds.left == pytest.approx(500_000.0, abs=0.51)
+        assert tif.bounds.bottom == pytest.approx(4_000_000.0, abs=0.51)
+        assert np.isnan(tif.nodata)
+        assert tif.descriptions == ("elevation",)
+        assert tif.units == ("m",)
+        heights = tif.read(1)
+        rows, columns = np.nonzero(np.isfinite(heights))
+        x, y = tif.xy(rows, columns)
+    error = heights[rows, columns] - truth(np.asarray(x), np.asarray(y))
+    inside = (rows > 4) & (columns > 4) & (rows < heights.shape[0] - 4) & (columns < heights.shape[1] - 4)
+    assert inside.sum() > 4000
+    assert np.sqrt(np.mean(error[inside] ** 2)) < 0.02
+    arrays = np.load(tmp_path / "out" / "map.npz")
+    assert np.array_equal(arrays["elevation"][::-1], heights, equal_nan=True)
+    assert (tmp_path / "out" / "report.html").exists()
+    assert not (tmp_path / "out" / ".tiles").exists()
+
+
+def test_several_files_are_one_map(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
+    for name, part in (("a", hills[::2]), ("b", hills[1::2])):
+        np.savez(tmp_path / f"{name}.npz", xyz=part, epsg=UTM)
+    np.savez(tmp_path / "all.npz", xyz=hills, epsg=UTM)
+    settings = [*SETTINGS, "--set", "mapping.length_scale=2.5", "--set", "mapping.relief_std=1.5"]
+    gpgmap("map", "a.npz", "b.npz", "--out", "two", *settings)
+    gpgmap("map", "all.npz", "--out", "one", *settings)
+    one, two = (np.load(tmp_path / name / "map.npz")["elevation"] for name in ("one", "two"))
+    assert np.nanmax(np.abs(one - two)) < 0.01  # the trend is read off other samples
+
+
+def test_tiles_on_disk_change_nothing(hills: np.ndarray, tmp_path: Path) -> None:
+    """With room for four tiles, where the survey has many: the same map, and the disk was used."""
+    points = hills - [500_000.0, 4_000_000.0, 250.0]
+    config = with_settings(
+        Config(), {"mapping.resolution": 0.25, "mapping.length_scale": 0.3, "noise.height_std": 0.03}
+    )
+    trend = trend_of(points, 5.0)
+    maps = []
+    for name, memory in (("roomy", 1 << 30), ("tight", 1)):
+        survey = Survey(config, trend, tmp_path / name, memory)
+        for start in range(0, len(points), 7000):
+            survey.add(points[start : start + 7000])
+        assert survey.count == len(points)
+        maps.append(survey.window(slice(20, 100), slice(30, 90)))
+    assert not (tmp_path / "roomy").exists()
+    assert len(list((tmp_path / "tight").glob("tile_*.npz"))) > 4
+    for layer in ("elevation", "variance", "gradient_x"):
+        assert np.array_equal(maps[0][layer], maps[1][layer], equal_nan=True)
+
+
+def test_windows_join_without_a_seam(hills: np.ndarray, tmp_path: Path) -> None:
+    points = hills - [500_000.0, 4_000_000.0, 250.0]
+    config = with_settings(
+        Config(), {"mapping.resolution": 0.25, "mapping.length_scale": 1.0, "noise.height_std": 0.03}
+    )
+    survey = Survey(config, trend_of(points, 8.0), tmp_path)
+    survey.add(points)
+    whole = survey.window(slice(0, 160), slice(0, 160))
+    left, right = survey.window(slice(0, 160), slice(0, 83)), survey.window(slice(0, 160), slice(83, 160))
+    joined = np.hstack([left["elevation"], right["elevation"]])
+    assert np.nanmax(np.abs(joined - whole["elevation"])) < 2e-3
+
+
+def test_the_trend_has_the_gradient_that_it_says() -> None:
+    heights = np.random.default_rng(1).normal(size=(7, 9))
+    trend = Trend(heights, (2.0, 3.0), 4.0)
+    xy = np.random.default_rng(2).uniform(-5.0, 45.0, (300, 2))
+    value, gradient = trend.with_gradient(xy)
+    assert trend.at(xy) == pytest.approx(value, abs=1e-12)
+    step = 1e-5
+    for axis in (0, 1):
+        shift = np.eye(2)[axis] * step
+        numeric = (trend.at(xy + shift) - trend.at(xy - shift)) / (2.0 * step)
+        assert gradient[:, axis] == pytest.approx(numeric, abs=1e-6)
+
+
+def test_ground_is_chosen_where_points_are_classified(hills: np.ndarray, tmp_path: Path) -> None:
+    import laspy
+
+    las = laspy.read(write(tmp_path, hills[:6000], "las"))
+    classes = np.array(las.classification)
+    classes[::3] = 5  # high vegetation
+    las.classification = classes
+    las.write(tmp_path / "mixed.las")
+    source = open_points(tmp_path / "mixed.las")
+    assert "ground" in source.note
+    assert sum(len(piece) for piece in source.pieces()) == 4000
+    assert sum(len(piece) for piece in open_points(tmp_path / "mixed.las", classes=(5,)).pieces()) == 2000
+
+
+def test_bad_files_are_named_with_the_reason(gpgmap, tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_text("no")
+    (tmp_path / "b.ply").write_text("plyers")
+    (tmp_path / "c.xyz").write_text("1 2\n")
+    np.savez(tmp_path / "d.npz", heights=np.zeros(3))
+    for name, reason in (
+        ("a.docx", "not known as a point cloud"),
+        ("b.ply", "does not begin with 'ply'"),
+        ("c.xyz", "has 2 columns, expected x y z"),
+        ("d.npz", "neither xyz, points, nor x, y, z, but heights"),
+        ("e.las", "there is no such file"),
+    ):
+        with pytest.raises(PointFileError, match=reason):
+            open_points(tmp_path / name)
+    result = gpgmap("map", "a.docx", code=1)
+    assert result.stderr.startswith("gpgmap map: a.docx: not known as a point cloud")
+    assert "expected the code of a projected system" in gpgmap("map", "d.npz", "--crs", "UTM", code=2).stderr
+
+
+def test_a_file_that_was_cut_off(hills: np.ndarray, tmp_path: Path) -> None:
+    for kind in ("ply", "pcd"):
+        file = write(tmp_path, hills[:5000], kind)
+        file.write_bytes(file.read_bytes()[:-1000])
+        with pytest.raises(PointFileError, match=r"it ends after [\d,]+ of 5,000 points"):
+            list(open_points(file).pieces())
+
+
+def test_files_in_different_systems_are_refused(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", xyz=hills, epsg=32611)
+    np.savez(tmp_path / "b.npz", xyz=hills, epsg=32612)
+    assert "different coordinates" in gpgmap("map", "a.npz", "b.npz", code=2).stderr
+
+
+def test_the_code_is_that_of_the_projected_system() -> None:
+    wkt = (
+        'COMPD_CS["x",PROJCS["NAD83 / UTM zone 11N",GEOGCS["NAD83",AUTHORITY["EPSG","4269"]],UNIT["metre",1,'
+        'AUTHORITY["EPSG","9001"]],AUTHORITY["EPSG","26911"]],VERT_CS["NAVD88",AUTHORITY["EPSG","5703"]]]'
+    )
+    assert epsg_of(wkt) == 26911
+    assert epsg_of('PROJCS["own",GEOGCS["NAD83",AUTHORITY["EPSG","4269"]],UNIT["metre",1]]') == 0
+    assert epsg_of('GEOGCS["NAD83",AUTHORITY["EPSG","4269"]]') == 0
+
+
+def test_the_real_survey(gpgmap, data_folder: Path, tmp_path: Path) -> None:
+    summary = json.loads(
+        gpgmap(
+            "map", data_folder / "als_blanca.npz", "--out", "out", "--json", "--set", "mapping.resolution=1"
+        ).stdout
+    )
+    assert summary["points"]["used"] == 574_092
+    assert 45_000 < summary["map"]["known_m2"] < 60_000
+    survey = np.load(data_folder / "als_blanca.npz")
+    xyz = survey["xyz"].astype(np.float64) + survey["offset"]
+    with rasterio.open(tmp_path / "out" / "layers" / "elevation.tif") as tif:
+        heights = np.array([value[0] for value in tif.sample(xyz[::500, :2])])
+    error = heights - xyz[::500, 2]
+    assert np.isfinite(error).mean() > 0.99
+    assert np.nanmedian(np.abs(error)) < 0.3  # steep ground: half a cell away it is tens of centimetres lower
