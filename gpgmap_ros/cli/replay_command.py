@@ -15,6 +15,7 @@ from gpgmap_ros.cli.common import (
     add_output,
     add_settings,
     config_from,
+    given_settings,
     output_folder,
     print_json,
     say,
@@ -73,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
     from gpgmap_ros.offline.choosing import ChoiceError, Wish, choose
+    from gpgmap_ros.offline.scale import fitted
 
     with Recording(arguments.bags) as recording:
         wish = Wish(arguments.topic, arguments.odom, arguments.tf, arguments.still, arguments.map_frame)
@@ -80,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
             choice = choose(recording, wish, config.map_frame, config.base_frame)
         except ChoiceError as error:
             raise UsageError(str(error)) from error
+        scale = fitted(config, recording, choice.topic, given_settings(arguments))
+        config = scale.config
         limits = window(recording.start, recording.end, arguments.start, arguments.stop)
         name = arguments.bags[0].resolve().name.split(".")[0]
         viewer = None
@@ -98,9 +102,10 @@ def run(arguments: argparse.Namespace) -> int:
                 "map_folder": str(folder.path),
             },
         )
-        for text in (*choice.reasons, *(f"warning: {item}" for item in choice.warnings)):
+        reasons = [*choice.reasons, *([scale.reason] if scale.reason else [])]
+        for text in (*reasons, *(f"warning: {item}" for item in choice.warnings)):
             say(arguments, f"  {text}")
-        summary = first_summary(name, arguments.bags, choice)
+        summary = first_summary(name, arguments.bags, choice, reasons)
         folder.begin(summary, config)
         return replayed(arguments, recording, choice, config, folder, limits, summary, viewer, begin)
 
@@ -152,7 +157,7 @@ def replayed(
     return 0
 
 
-def first_summary(name: str, bags: list[Path], choice: Any) -> dict[str, Any]:
+def first_summary(name: str, bags: list[Path], choice: Any, reasons: list[str]) -> dict[str, Any]:
     return {
         "kind": "replay",
         "name": name,
@@ -164,7 +169,7 @@ def first_summary(name: str, bags: list[Path], choice: Any) -> dict[str, Any]:
             "pose_topic": choice.pose_topic,
             "map_frame": choice.map_frame,
             "base_frame": choice.base_frame,
-            "because": list(choice.reasons),
+            "because": reasons,
         },
         "losses": [],
         "warnings": [],
