@@ -43,7 +43,8 @@ class Closing:
     """What the child does with each request."""
 
     def __init__(self, start: Start, answer: Callable[[Answer], None]) -> None:
-        self._config, self._folder, self._answer = start.config, start.folder, answer
+        self._config, self._folder, self._before = start.config, start.folder, start.before
+        self._answer = answer
         self._store = SubmapStore(start.folder / "submaps", start.config) if start.folder else None
         self._closer = self._restored()
         self._told: set[tuple[int, int]] = set()
@@ -62,7 +63,7 @@ class Closing:
         if self._store is None:
             return
         for info in self._store.infos():
-            if info.id not in self._closer.poses:
+            if info.id < self._before and info.id not in self._closer.poses:
                 with contextlib.suppress(ArchiveError):  # a damaged one is left alone, as the store does
                     self._closer.add(self._store.load(info.id))
         if self._closer.newest is not None:

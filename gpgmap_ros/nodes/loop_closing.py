@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
@@ -38,6 +37,7 @@ from gpgmap_ros.closure.requests import (
     Update,
 )
 from gpgmap_ros.config import Config
+from gpgmap_ros.mapping import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.nodes.health import Warnings
 from gpgmap_ros.nodes.messages import (
@@ -67,22 +67,23 @@ MARKER_SHARE = 0.04  # size of a dot over that of a submap
 class LoopClosing:
     """From configure to cleanup.
 
-    config: of the node; folder: where submaps are stored, None if nowhere; reject: what closure.reject says now
+    config: of the node; store: where submaps are kept, None if nowhere; reject: what closure.reject says now
     """
 
     def __init__(
         self,
         node: Node,
         config: Config,
-        folder: Path | None,
+        store: SubmapStore | None,
         reject: Callable[[], str],
         tally: Tally,
         warnings: Warnings,
     ) -> None:
         self._node, self._config, self._reject_name = node, config, reject
         self._tally, self._warnings = tally, warnings
-        self._stored = folder is not None
-        self._process = ClosureProcess(config, folder, self._receive)
+        self._stored = store is not None
+        folder, next_id = (store.folder.parent, store.next_id) if store is not None else (None, 0)
+        self._process = ClosureProcess(config, folder, self._receive, next_id)
         self._T_map_odom = np.eye(4)
         self._stamps: dict[int, int] = {}
         self._update: Update | None = None
