@@ -1,4 +1,4 @@
-"""The command as a user calls it, and recordings that the tests make themselves."""
+"""The command as a user calls it, and recordings that the tests make: short drives over the demo's terrain."""
 
 from __future__ import annotations
 
