@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
-from scipy.stats import chi2
 
+from gpgmap_ros.closure.chi_square import quantile
 from gpgmap_ros.config import ClosureConfig
 from gpgmap_ros.geometry import inverse
 
@@ -93,7 +93,7 @@ class Agreement:
 
     def __init__(self, stations: Stations, drift: Drift | None = None, probability: float = 0.999) -> None:
         self._stations, self._drift = stations, drift or Drift()
-        self._limit = float(chi2.ppf(probability, 6))
+        self._limit = quantile(probability, 6)
         self._closures: list[Closure] = []
         self._weights: list[float] = []
         self._agree = np.zeros((0, 0), dtype=bool)

@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
-from scipy.stats import chi2
 
+from gpgmap_ros.closure.chi_square import quantile
 from gpgmap_ros.closure.consistency import Closure
 from gpgmap_ros.geometry import inverse, quaternion_of
 
 Array = NDArray[np.float64]
 
-KERNEL_WIDTH = float(np.sqrt(chi2.ppf(0.95, 6)))
+KERNEL_WIDTH = float(np.sqrt(quantile(0.95, 6)))
 """Whitened error beyond which a closure counts less and less."""
-OUTLIER = float(chi2.ppf(0.999, 6))
+OUTLIER = quantile(0.999, 6)
 """Squared whitened error beyond which a closure is not believed."""
 ANCHOR_STD = 1e-6
 """Of the first pose, which stays where it is."""

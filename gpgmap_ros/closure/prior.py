@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
 
+from gpgmap_ros.closure.chi_square import quantile
 from gpgmap_ros.closure.surface import Surface
 
 Array = NDArray[np.float64]
 
-SEARCHED = float(chi2.ppf(0.999, 3))
+SEARCHED = quantile(0.999, 3)
 """Squared Mahalanobis distance within which poses are looked at."""
-BELIEVED = float(chi2.ppf(0.9999, 3))
+BELIEVED = quantile(0.9999, 3)
 """And within which a refined pose may end."""
 
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
 
+from gpgmap_ros.closure.chi_square import quantile
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.consistency import Agreement, Closure, Drift, Stations, odometry_distance
 from gpgmap_ros.closure.database import ClosureDatabase
@@ -38,7 +38,7 @@ from gpgmap_ros.mapping.submaps import Submap
 
 Array = NDArray[np.float64]
 
-AGAINST_ODOMETRY = float(chi2.ppf(0.9999, 6))
+AGAINST_ODOMETRY = quantile(0.9999, 6)
 """Squared Mahalanobis distance from the odometry beyond which a closure is not believed."""
 REACH_STDS = 4.0
 """Submaps are compared unless odometry puts them apart by more than this many standard deviations."""
