@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from gp_core.arrays import Array
 from gp_core.grid.axes import Axis
 from gp_core.grid.normal_matrix import (
     attempt,
@@ -22,6 +21,7 @@ from gp_core.grid.normal_matrix import (
     fill_normal_matrix,
     first_moments,
     normal_matrix,
+    reduced_rows,
     safe_inverse,
 )
 from gp_core.grid.statistics import Mask, Statistics
@@ -84,20 +84,7 @@ class MeanField(TileField):
         self.eta[tiles] = 0.0
         self.factored[tiles] = False
 
-    def _solve_part(
-        self, j: int, columns: Integers, images: Images, statistics: Statistics, gain: float
-    ) -> int:
-        if self._attempt(j, columns, images):
-            return 0
-        # One tile has failed: the others need not pay for it.
-        failed = [int(i) for i in columns if not self._attempt(j, np.array([i], dtype=np.int32), images)]
-        for i in failed:
-            self.eta[j, i] = self._safely(j, i, images, statistics, gain)
-            self.factored[j, i] = False
-        return len(failed)
-
     def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
-        """Solve tiles of one row the fast way; False, and nothing of use, if that failed for one of them."""
         model, y, x = self.model, self.model.y.tables, self.model.x.tables
         row = self.domain(j, 0)[0] - images.first_y
         starts = (columns - columns[0]).astype(np.int64) * model.x.core
@@ -114,7 +101,7 @@ class MeanField(TileField):
             self.eta[j, columns] = eta
         return solved
 
-    def _safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> Array:
+    def _solve_safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> None:
         model = self.model
         P = normal_matrix(model, domain_weights(self, j, i, statistics, gain))
         covariance = safe_inverse(P)
@@ -127,7 +114,7 @@ class MeanField(TileField):
         for k in range(eta.shape[0]):
             b = model.y.safe_polynomials.T @ first_moments(heights[k]) @ model.x.safe_polynomials
             eta[k, model.mode_y, model.mode_x] = covariance @ b[model.mode_y, model.mode_x]
-        return eta
+        self.eta[j, i], self.factored[j, i] = eta, False
 
 
 @njit(cache=True, nogil=True)
@@ -144,12 +131,7 @@ def _mean_row(  # type: ignore[no-untyped-def]
     eta: (T, K, r_y, r_x), on entry the means so far
     """
     r = mode_y.size
-    span = starts[-1] + blocks_x
-    rows = np.ascontiguousarray(
-        weights[row * WEIGHT_MOMENTS : (row + blocks_y) * WEIGHT_MOMENTS,
-                first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]
-    )  # fmt: skip
-    B = np.dot(reduce_y.T, rows)
+    B = reduced_rows(weights, reduce_y, row, blocks_y, first, starts[-1] + blocks_x)
     P = np.zeros((r, r), dtype=weights.dtype)
     b = np.zeros((heights.shape[0], r))
     x = np.zeros((heights.shape[0], r))

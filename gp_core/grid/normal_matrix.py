@@ -68,6 +68,14 @@ def safe_inverse(P: Array) -> Array:
 
 
 @njit(cache=True, nogil=True)
+def reduced_rows(weights, reduce_y, row, blocks_y, first, span):  # type: ignore[no-untyped-def]
+    """V_y' M for the tiles of a row: their domains start at block `row` and span so many blocks from `first` on."""
+    rows = weights[row * WEIGHT_MOMENTS : (row + blocks_y) * WEIGHT_MOMENTS,
+                   first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]  # fmt: skip
+    return np.dot(reduce_y.T, np.ascontiguousarray(rows))
+
+
+@njit(cache=True, nogil=True)
 def fill_normal_matrix(B, column, columns, reduce_x, expand_y, expand_x, pair, precision, P):  # type: ignore[no-untyped-def]
     """Lower triangle of P = C_0^-1 + A from B = V_y' M, whose columns start at the given one.
 

@@ -130,6 +130,20 @@ class TileField:
         self, j: int, columns: Integers, images: Images, statistics: Statistics, gain: float
     ) -> int:
         """Solve tiles of row j; returns how many needed the safer way."""
+        if self._attempt(j, columns, images):
+            return 0
+        # One tile has failed: the others need not pay for it.
+        failed = [int(i) for i in columns if not self._attempt(j, np.array([i], dtype=np.int32), images)]
+        for i in failed:
+            self._solve_safely(j, i, images, statistics, gain)
+        return len(failed)
+
+    def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
+        """Solve tiles of row j the fast way; False, and nothing of use, if that failed for one of them."""
+        raise NotImplementedError
+
+    def _solve_safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> None:
+        """Solve one tile the slower way, which does not fail."""
         raise NotImplementedError
 
     def _results(self) -> list[Any]:

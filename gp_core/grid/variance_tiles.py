@@ -13,6 +13,7 @@ from gp_core.grid.normal_matrix import (
     domain_weights,
     fill_normal_matrix,
     normal_matrix,
+    reduced_rows,
     safe_inverse,
 )
 from gp_core.grid.statistics import Mask, Statistics
@@ -38,22 +39,7 @@ class VarianceField(TileField):
     def _forget(self, tiles: Mask) -> None:
         self.pairs[tiles] = self.prior_pairs
 
-    def _solve_part(
-        self, j: int, columns: Integers, images: Images, statistics: Statistics, gain: float
-    ) -> int:
-        if self._attempt(j, columns, images):
-            return 0
-        # One tile has failed: the others need not pay for it.
-        failed = [int(i) for i in columns if not self._attempt(j, np.array([i], dtype=np.int32), images)]
-        for i in failed:
-            P = normal_matrix(self.model, domain_weights(self, j, i, statistics, gain))
-            out = np.zeros(self.prior_pairs.size)
-            np.add.at(out, self.model.pair.ravel(), safe_inverse(P).ravel())
-            self.pairs[j, i] = out.reshape(self.prior_pairs.shape)
-        return len(failed)
-
     def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
-        """Solve tiles of one row the fast way; False, and nothing changes, if that failed for one of them."""
         model, y, x = self.model, self.model.y.tables, self.model.x.tables
         row = self.domain(j, 0)[0] - images.first_y
         starts = (columns - columns[0]).astype(np.int64) * model.x.core
@@ -67,6 +53,12 @@ class VarianceField(TileField):
         if solved:
             self.pairs[j, columns] = pairs.reshape(-1, *self.prior_pairs.shape)
         return solved
+
+    def _solve_safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> None:
+        P = normal_matrix(self.model, domain_weights(self, j, i, statistics, gain))
+        out = np.zeros(self.prior_pairs.size)
+        np.add.at(out, self.model.pair.ravel(), safe_inverse(P).ravel())
+        self.pairs[j, i] = out.reshape(self.prior_pairs.shape)
 
 
 @njit(cache=True, nogil=True)
@@ -99,12 +91,7 @@ def _variance_row(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Posterior covariances of the modes of tiles in one row of tiles, summed into pairs (T, p_y p_x)."""
     r = pair.shape[0]
-    span = starts[-1] + blocks_x
-    rows = np.ascontiguousarray(
-        weights[row * WEIGHT_MOMENTS : (row + blocks_y) * WEIGHT_MOMENTS,
-                first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]
-    )  # fmt: skip
-    B = np.dot(reduce_y.T, rows)
+    B = reduced_rows(weights, reduce_y, row, blocks_y, first, starts[-1] + blocks_x)
     P = np.zeros((r, r), dtype=weights.dtype)
     half = r // 2
     for k in range(starts.size):
