@@ -28,7 +28,8 @@ def test_the_expectation_is_that_of_sampled_poses(pair):
     source, target, truth = pair
     grid = source.grid  # far from its frame's origin, so that rotations move it
     there = Grid((grid.origin[0] + 40.0, grid.origin[1] - 25.0), grid.shape, grid.resolution)
-    source = dataclasses.replace(source, grid=there)
+    raised = {**source.layers, "elevation": source["elevation"] + np.float32(60.0)}
+    source = dataclasses.replace(source, grid=there, layers=raised)
     a, b = surface_of(source, CONFIG), surface_of(target, CONFIG)
     rng = np.random.default_rng(0)
     root = rng.normal(size=(6, 6)) * np.array([[0.3], [0.2], [0.1], [0.004], [0.004], [0.01]])
