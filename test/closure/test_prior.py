@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from fractal_world import World
 from scipy.spatial.transform import Rotation
 
+from gp_core.grid import Grid
 from gpgmap_ros.closure import ClosureConfig, ClosureDatabase, PosePrior, register
 from gpgmap_ros.closure.interpolation import rotation
 from gpgmap_ros.closure.prior import expectation_of
@@ -23,6 +26,10 @@ def covariance_of(position: float, degrees: float) -> np.ndarray:
 def test_the_expectation_is_that_of_sampled_poses(pair):
     """Errors of the frame, drawn from the covariance, move the middle of the source as the expectation says."""
     source, target, truth = pair
+    grid = source.grid  # far from its frame's origin, so that rotations move it
+    there = Grid((grid.origin[0] + 40.0, grid.origin[1] - 25.0), grid.shape, grid.resolution)
+    raised = {**source.layers, "elevation": source["elevation"] + np.float32(60.0)}
+    source = dataclasses.replace(source, grid=there, layers=raised)
     a, b = surface_of(source, CONFIG), surface_of(target, CONFIG)
     rng = np.random.default_rng(0)
     root = rng.normal(size=(6, 6)) * np.array([[0.3], [0.2], [0.1], [0.004], [0.004], [0.01]])
