@@ -21,6 +21,7 @@ from rclpy.duration import Duration
 from rclpy.event_handler import PublisherEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
+from rclpy.time import Time
 from std_srvs.srv import Trigger
 from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import MarkerArray
@@ -39,7 +40,7 @@ from gpgmap_ros.closure.requests import (
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap
-from gpgmap_ros.nodes.health import Warnings
+from gpgmap_ros.nodes.health import Warnings, resident_megabytes
 from gpgmap_ros.nodes.messages import (
     closure_markers,
     closure_message,
@@ -90,7 +91,8 @@ class LoopClosing:
         self._answers: dict[int, Rejected] = {}
         self._answered = threading.Condition()
         self._tokens = 0
-        self._stitching = self._outdated = False
+        self._stitching = self._outdated = self._ended = False
+        self._publishing = threading.Lock()
         events = PublisherEventCallbacks(
             matched=lambda status: self._want_global_map() if status.current_count_change > 0 else None
         )
@@ -104,6 +106,7 @@ class LoopClosing:
         if config.closure.publish_tf:
             self._tf = node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100))
             self._publishers.append(self._tf)
+            self._transform_sent: Time | None = None
             # by the wall: simulated time may stand still, and the transform must be there when it goes on
             clock = Clock(clock_type=ClockType.STEADY_TIME)
             self._timer = node.create_timer(TF_PERIOD, self._send_transform, clock=clock)
@@ -119,6 +122,8 @@ class LoopClosing:
 
     def stop(self) -> None:
         """End the process; what it did not get to is done in the next run, from the folder."""
+        with self._publishing:
+            self._ended = True
         self._process.close()
 
     def destroy(self) -> None:
@@ -132,6 +137,11 @@ class LoopClosing:
     # ------------------------------------------------ in the thread that hears the process
 
     def _receive(self, answer: Answer) -> None:
+        with self._publishing:  # nothing is published once the publishers may be gone
+            if not self._ended:
+                self._handle(answer)
+
+    def _handle(self, answer: Answer) -> None:
         if isinstance(answer, Update):
             self._on_update(answer)
         elif isinstance(answer, GlobalMap):
@@ -193,7 +203,11 @@ class LoopClosing:
     # ------------------------------------------------ in the executor's thread
 
     def _send_transform(self) -> None:
-        stamp = (self._node.get_clock().now() + Duration(nanoseconds=round(TF_AHEAD * 1e9))).to_msg()
+        now = self._node.get_clock().now()
+        if now == self._transform_sent:
+            return  # time stands still: tf2 would complain about the same stamp again
+        self._transform_sent = now
+        stamp = (now + Duration(nanoseconds=round(TF_AHEAD * 1e9))).to_msg()
         self._tf.publish(
             transform_message(self._T_map_odom, self._config.closure.frame, self._config.map_frame, stamp)
         )
@@ -226,6 +240,8 @@ class LoopClosing:
         """What became of closures so far."""
         update = self._update
         values = {"requests waiting": str(self._process.waiting)}
+        if self._process.pid is not None:
+            values["resident memory of the process (MB)"] = f"{resident_megabytes(self._process.pid):.0f}"
         message = "no submap has been compared yet"
         level = DiagnosticStatus.OK
         if update is not None:

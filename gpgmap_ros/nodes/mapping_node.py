@@ -7,7 +7,6 @@ says, to /tf or `odometry` (nav_msgs/Odometry); publishes the topics of `outputs
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -37,7 +36,7 @@ from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
 from gpgmap_ros.mapping import GPGMap, Submap
 from gpgmap_ros.nodes import parameters
 from gpgmap_ros.nodes.finisher import Finisher
-from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning
+from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning, resident_megabytes
 from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, succeeds
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.map_services import MapServices
@@ -408,11 +407,6 @@ def why_unused(report: CloudReport) -> tuple[str, str]:
         text = f"{report.held} of {report.points} points contradict the map and wait to be confirmed (gate.*)"
         return "held_back", text
     return "no_point_in_map", f"all {report.points} points are filtered out (filter.*) or outside the map"
-
-
-def resident_megabytes() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Ending:

@@ -6,6 +6,7 @@ import os
 import queue
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,29 @@ def test_it_stands_back_behind_the_others(listener: Any, submaps: list[Submap]) 
     one.process.ask(Add(submaps[0].id, submaps[0]))
     one.next(Update)
     assert os.getpriority(os.PRIO_PROCESS, one.process.pid) >= min(19, os.getpriority(os.PRIO_PROCESS, 0) + 4)
+
+
+def test_submaps_with_other_cells_are_left_out_and_it_is_said(
+    config: Config, submaps: list[Submap], tmp_path: Path
+) -> None:
+    """The folder has submaps of a run with finer cells: today's are compared with each other all the same."""
+    fine = with_settings(
+        config, {"mapping.resolution": 0.2, "submap.max_distance": 2.0, "map_folder": str(tmp_path)}
+    )
+    pipeline = MappingPipeline(fine)
+    for step, _ in zip(ReturningDrive(), range(10), strict=False):
+        pipeline.add_cloud(step.points, step.T_odom_robot, step.stamp)
+    assert pipeline.submaps is not None
+    yesterday = len(pipeline.submaps)
+    assert yesterday >= 2
+    listener = Listener(config, tmp_path, next_id=yesterday)
+    try:
+        first = submaps[0]
+        listener.process.ask(Add(first.id + yesterday, replace(first, id=first.id + yesterday)))
+        problem = listener.answers.get(timeout=TIMEOUT)
+        assert f"{yesterday} submaps of earlier runs are not compared" in problem.text
+        update = listener.next(Update)
+        assert update.skipped == 0
+        assert list(update.ids) == [yesterday]
+    finally:
+        listener.process.close()
