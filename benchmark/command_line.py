@@ -3,8 +3,8 @@
 python benchmark/command_line.py                    both
 python benchmark/command_line.py --profile          and where a replay spends its time
 
-Each command runs as a process of its own, as a user starts it: the time to import and to load compiled loops counts. CPU
-seconds are given beside those of the clock: on a machine that does other work only they can be compared.
+Each command runs as a process of its own, as a user starts it: the time to import and to load compiled loops counts.
+Seconds of the processors are given beside those of the clock: on a machine that does other work only they compare.
 """
 
 from __future__ import annotations
@@ -89,9 +89,8 @@ def survey(folder: Path, count: int) -> tuple[float, float]:
     file.unlink()
     speed, memory = summary["points"]["per_second"], summary["largest_memory_mb"]
     stages = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary["timings_s"].items())
-    print(
-        f"  {count:>11,} points   {speed / 1e6:5.2f} M points/s   {memory:5.0f} MB   {clock:5.1f} s in all ({stages}; {cpu:.1f} s CPU)"
-    )
+    numbers = f"{speed / 1e6:5.2f} M points/s   {memory:5.0f} MB   {clock:5.1f} s in all, {cpu:.1f} s CPU"
+    print(f"  {count:>11,} points   {numbers} ({stages})")
     return speed, memory
 
 
@@ -126,9 +125,8 @@ def main() -> None:
                 profile(folder, bag)
         else:
             print(f"replay skipped: no {bag}; set GPGMAP_DATA")
-        print(
-            f"gpgmap map, NPZ, {SURVEY_EDGE:.0f} x {SURVEY_EDGE:.0f} m in cells of 0.5 m (target {TARGET_POINTS / 1e6:.0f} M points/s):"
-        )
+        target = f"target {TARGET_POINTS / 1e6:.0f} M points/s"
+        print(f"gpgmap map, NPZ, {SURVEY_EDGE:.0f} x {SURVEY_EDGE:.0f} m in cells of 0.5 m ({target}):")
         for count in arguments.points:
             survey(folder, count)
 

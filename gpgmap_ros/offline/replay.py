@@ -3,7 +3,8 @@
 replay = Replay(recording, choice, config)
 for step in replay.steps():         # one for each cloud; stop whenever you like
     print(step.stamp, step.report)
-result = replay.finish()            # the last submap, corrected poses, the stitched map
+replay.end()                        # the last submap, and its closures
+    gpgmap = replay.stitched()          # one map, under corrected poses
 """
 
 from __future__ import annotations
