@@ -119,6 +119,12 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print(f"{who}: {one_line(error)}", file=sys.stderr)
         return FAILED
+    except Exception as error:  # ours, or a library's: what to do about it is not known, so say what it was
+        if arguments.verbose:
+            raise
+        kind = type(error).__name__
+        print(f"{who}: {kind}: {one_line(error)} (-v shows where; please report it)", file=sys.stderr)
+        return FAILED
 
 
 def one_line(error: BaseException) -> str:

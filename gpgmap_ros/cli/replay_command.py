@@ -127,11 +127,12 @@ def replayed(
 
     replay = Replay(recording, choice, config)
     interrupted = follow(replay, recording, limits, arguments.rate, viewer)
+    replay.end()
     mapped = time.monotonic() - begin
     say(arguments, "") if interrupted and sys.stderr.isatty() else None
     with ProgressBar("writing the results", 5) as bar:
         bar.update(0, "map")
-        gpgmap = replay.finish()
+        gpgmap = replay.stitched()
         summary["status"] = "interrupted" if interrupted else "complete"
         seconds = (
             (replay.odometry.stamps[-1] - replay.odometry.stamps[0]) / 1e9

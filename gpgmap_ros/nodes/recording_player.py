@@ -13,10 +13,11 @@ import rclpy
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile
+from rosbags.typesys import Stores, get_typestore
 from rosgraph_msgs.msg import Clock
 
 from gpgmap_ros.io.bags import BagError
-from gpgmap_ros.io.recordings import SAME_LAYOUT, Message, ros1_types
+from gpgmap_ros.io.recordings import SAME_LAYOUT, Message
 from gpgmap_ros.nodes.bag_player import message_class
 from gpgmap_ros.nodes.messages import time_message
 from gpgmap_ros.transform_buffer import NANOSECONDS
@@ -40,6 +41,7 @@ class RecordingPlayer(Node):
             name: self._publisher(name, SAME_LAYOUT.get(kind, kind)) for name, kind in types.items()
         }
         self._clock = self.create_publisher(Clock, "/clock", 10) if clock else None
+        self._types = get_typestore(Stores.ROS2_JAZZY)
         self.sent: Counter[str] = Counter()
 
     def _publisher(self, topic: str, type_name: str) -> Publisher:
@@ -85,7 +87,7 @@ class RecordingPlayer(Node):
         if message.encoding != "ros1":
             return bytes(message.data)
         kind = SAME_LAYOUT.get(message.type_name, message.type_name)
-        return bytes(ros1_types().ros1_to_cdr(message.data, kind))
+        return bytes(self._types.ros1_to_cdr(message.data, kind))
 
 
 def installed(type_name: str) -> bool:

@@ -3,7 +3,8 @@
 replay = Replay(recording, choice, config)
 for step in replay.steps():         # one for each cloud; stop whenever you like
     print(step.stamp, step.report)
-result = replay.finish()            # the last submap, corrected poses, the stitched map
+replay.end()                        # the last submap, and its closures
+    gpgmap = replay.stitched()          # one map, under corrected poses
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +46,7 @@ class Step:
 
     stamp: of the cloud; time: of the recording; nanoseconds
     pose: of the sensor; points: (N, 3) in the sensor's frame
-    closures: what the submap that it finished was compared with
+    closures: comparisons of submaps that have ended since the step before; they run beside the mapping
     """
 
     stamp: int
@@ -97,6 +99,9 @@ class Replay:
         self._stamps: list[int] = []
         self._track: list[Array] = []
         self.tally = Tally()
+        # one thread: submaps are compared in their order, so that the result is the same every time
+        self._beside = ThreadPoolExecutor(1, "close loops")
+        self._comparing: deque[Future[list[LoopClosure]]] = deque()
         self._in_memory: dict[int, Submap] = {}
         self.closer = LoopCloser(config.closure) if config.closure.enabled and config.submap.enabled else None
 
@@ -126,11 +131,16 @@ class Replay:
         store = self._pipeline.submaps
         return self._in_memory[id].gpgmap if store is None else store.load(id).gpgmap
 
-    def finish(self) -> GPGMap | None:
-        """End the last submap and stitch all; the map, None where nothing was mapped."""
+    def end(self) -> None:
+        """End the last submap and wait for all comparisons."""
         submap = self._timed("fuse", self._pipeline.finish_submap, "end of the recording")
         if submap is not None:
             self._close(submap)
+        self._timed("wait for closures", self._compared, True)
+        self._beside.shutdown()
+
+    def stitched(self) -> GPGMap | None:
+        """The map of all submaps under their corrected poses, after `end`; None where nothing was mapped."""
         if not self.submaps:
             return self._timed("stitch", self._pipeline.gpgmap)
         poses = {item.id: item.T_map_submap for item in self.submaps}
@@ -138,9 +148,9 @@ class Replay:
             poses |= self.closer.poses
             if self.closer.solver_error:
                 self.tally.warn(f"poses were not corrected: {self.closer.solver_error}")
-        return self._timed("stitch", self._stitched, poses)
+        return self._timed("stitch", self._stitch, poses)
 
-    def _stitched(self, poses: dict[int, Array]) -> GPGMap:
+    def _stitch(self, poses: dict[int, Array]) -> GPGMap:
         """One map of all submaps, in coarser cells where it would not fit into the memory."""
         source = self._pipeline.submaps or list(self._in_memory.values())
         rows, columns = Stitcher(source, poses, self._config).grid.shape
@@ -257,17 +267,25 @@ class Replay:
             self.tally.points[name] += getattr(report, name)
         self._stamps.append(waiting.stamp)
         self._track.append(pose.T_map_robot)
-        closures: list[LoopClosure] = []
         if report.submap is not None:
             if report.submap_error:
                 self.tally.warn(report.submap_error)
-            closures = self._close(report.submap)
-        return Step(waiting.stamp, waiting.time, pose, points, report, closures)
+            self._close(report.submap)
+        return Step(waiting.stamp, waiting.time, pose, points, report, self._compared())
 
-    def _close(self, submap: Submap) -> list[LoopClosure]:
+    def _close(self, submap: Submap) -> None:
+        """Look for loops that a finished submap closes, while the mapping goes on."""
         if self._pipeline.submaps is None:
             self._in_memory[submap.id] = submap
-        return [] if self.closer is None else self._timed("close loops", self.closer.add, submap)
+        if self.closer is not None:
+            self._comparing.append(self._beside.submit(self._timed, "close loops", self.closer.add, submap))
+
+    def _compared(self, wait: bool = False) -> list[LoopClosure]:
+        """Comparisons that have ended; with `wait`, all."""
+        found: list[LoopClosure] = []
+        while self._comparing and (wait or self._comparing[0].done()):
+            found.extend(self._comparing.popleft().result())
+        return found
 
     def _timed(self, stage: str, function: Any, *arguments: Any) -> Any:
         begin = time.perf_counter()

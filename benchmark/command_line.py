@@ -1,0 +1,135 @@
+"""How fast the command line is: a replay against real time, and `gpgmap map` in points per second and memory.
+
+python benchmark/command_line.py                    both
+python benchmark/command_line.py --profile          and where a replay spends its time
+
+Each command runs as a process of its own, as a user starts it: the time to import and to load compiled loops counts.
+Seconds of the processors are given beside those of the clock: on a machine that does other work only they compare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+# For scans thinned to 0.5 m: cells and length scale to match, and submaps large enough to share ground.
+LOOP = {
+    "mapping.resolution": 0.3,
+    "mapping.length_scale": 1.0,
+    "submap.size": 60.0,
+    "submap.max_distance": 25.0,
+}
+SURVEY_EDGE = 300.0  # metres
+TARGET_REPLAY, TARGET_POINTS = 20.0, 5e6
+
+
+def gpgmap(*arguments: object) -> tuple[dict[str, Any], float, float]:
+    """What the command says with --json; seconds of the clock and of the processors."""
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    result = subprocess.run(
+        [sys.executable, "-m", "gpgmap_ros.cli", *map(str, arguments), "--json"],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    if result.returncode:
+        raise SystemExit(f"gpgmap {arguments[0]} failed:\n{result.stderr}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return json.loads(result.stdout), time.monotonic() - begin, cpu
+
+
+def replay(folder: Path, bag: Path) -> None:
+    settings = [part for name, value in LOOP.items() for part in ("--set", f"{name}={value}")]
+    gpgmap(
+        "replay", bag, "--out", folder / "warm", "--to", 3, *settings
+    )  # compiles, if that was not done before
+    summary, clock, cpu = gpgmap("replay", bag, "--out", folder / "run", *settings)
+    data, mapping = summary["seconds_of_data"], summary["seconds"]["mapping"]
+    print(f"{bag.name}: {summary['clouds']['used']} clouds, {data:.0f} s of data, {summary['way_m']:.0f} m,"
+          f" {summary['submaps']} submaps, {summary['closures']['accepted']} of {summary['closures']['compared']}"
+          " comparisons accepted")  # fmt: skip
+    print(
+        f"  mapping, submaps and closures   {mapping:6.1f} s   {data / mapping:5.1f} x real time (target {TARGET_REPLAY:.0f})"
+    )
+    print(f"  with map, layers and report     {clock:6.1f} s   {data / clock:5.1f} x real time")
+    print(f"  processors                      {cpu:6.1f} s   load of the machine {os.getloadavg()[0]:.1f}")
+    for name, seconds in summary["timings_s"].items():
+        print(f"    {name:<20} {seconds:6.2f} s")
+
+
+def survey(folder: Path, count: int) -> tuple[float, float]:
+    """A survey flown in strips; points per second of reading and adding, and the most memory used, MB."""
+    rng, done = np.random.default_rng(0), np.arange(count) / count
+    strip, along = np.floor(done * 10), (done * 10) % 1
+    x = np.where(strip % 2, 1.0 - along, along) * SURVEY_EDGE
+    y = (strip + rng.random(count)) * SURVEY_EDGE / 10
+    z = 5.0 * np.sin(x / 20.0) * np.cos(y / 25.0) + 0.05 * rng.normal(size=count)
+    file = folder / f"points_{count}.npz"
+    np.savez(
+        file,
+        xyz=np.column_stack([x, y, z]).astype(np.float32),
+        offset=np.array([500000.0, 4000000.0, 100.0]),
+        epsg=32611,
+    )
+    summary, clock, cpu = gpgmap(
+        "map", file, "--out", folder / f"map_{count}", "--set", "mapping.resolution=0.5"
+    )
+    file.unlink()
+    speed, memory = summary["points"]["per_second"], summary["largest_memory_mb"]
+    stages = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary["timings_s"].items())
+    numbers = f"{speed / 1e6:5.2f} M points/s   {memory:5.0f} MB   {clock:5.1f} s in all, {cpu:.1f} s CPU"
+    print(f"  {count:>11,} points   {numbers} ({stages})")
+    return speed, memory
+
+
+def profile(folder: Path, bag: Path) -> None:
+    """The functions in which a replay spends its time, by their own time."""
+    settings = [part for name, value in LOOP.items() for part in ("--set", f"{name}={value}")]
+    command = ["-m", "gpgmap_ros.cli", "replay", str(bag), "--out", str(folder / "profiled"), *settings]
+    out = folder / "profile"
+    subprocess.run(
+        [sys.executable, "-m", "cProfile", "-o", str(out), *command],
+        check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    import pstats
+
+    pstats.Stats(str(out)).sort_stats("tottime").print_stats(25)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--points", type=int, nargs="+", default=[2_000_000, 20_000_000])
+    arguments = parser.parse_args()
+    data = Path(os.environ.get("GPGMAP_DATA", ROOT.parent / "shared" / "data"))
+    bag = data / "bag_nclt_loop"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if bag.is_dir():
+            replay(folder, bag)
+            if arguments.profile:
+                profile(folder, bag)
+        else:
+            print(f"replay skipped: no {bag}; set GPGMAP_DATA")
+        target = f"target {TARGET_POINTS / 1e6:.0f} M points/s"
+        print(f"gpgmap map, NPZ, {SURVEY_EDGE:.0f} x {SURVEY_EDGE:.0f} m in cells of 0.5 m ({target}):")
+        for count in arguments.points:
+            survey(folder, count)
+
+
+if __name__ == "__main__":
+    main()
