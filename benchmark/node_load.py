@@ -100,7 +100,7 @@ def follow(
             event: dict[str, Any] = recorder.events.get()
             if event.get("image") == "gradient":
                 maps.append((event["stamp"], event["wall"]))
-            elif "diagnostics" in event:
+            elif "clouds received" in event.get("diagnostics", {}):
                 diagnostics = event["diagnostics"]
                 memory.append(float(diagnostics["resident memory (MB)"]))
         time.sleep(0.02)
