@@ -60,9 +60,8 @@ def replay(folder: Path, bag: Path) -> None:
     print(f"{bag.name}: {summary['clouds']['used']} clouds, {data:.0f} s of data, {summary['way_m']:.0f} m,"
           f" {summary['submaps']} submaps, {summary['closures']['accepted']} of {summary['closures']['compared']}"
           " comparisons accepted")  # fmt: skip
-    print(
-        f"  mapping, submaps and closures   {mapping:6.1f} s   {data / mapping:5.1f} x real time (target {TARGET_REPLAY:.0f})"
-    )
+    speed = f"{data / mapping:5.1f} x real time (target {TARGET_REPLAY:.0f})"
+    print(f"  mapping, submaps and closures   {mapping:6.1f} s   {speed}")
     print(f"  with map, layers and report     {clock:6.1f} s   {data / clock:5.1f} x real time")
     print(f"  processors                      {cpu:6.1f} s   load of the machine {os.getloadavg()[0]:.1f}")
     for name, seconds in summary["timings_s"].items():

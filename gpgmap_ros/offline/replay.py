@@ -4,7 +4,7 @@ replay = Replay(recording, choice, config)
 for step in replay.steps():         # one for each cloud; stop whenever you like
     print(step.stamp, step.report)
 replay.end()                        # the last submap, and its closures
-    gpgmap = replay.stitched()          # one map, under corrected poses
+gpgmap = replay.stitched()          # one map, under corrected poses
 """
 
 from __future__ import annotations
