@@ -13,6 +13,6 @@ compile() {
         --python-version 3.11 "$@"
 }
 compile --universal build.in --output-file build.lock.txt
-compile --universal runtime.in --output-file run.lock.txt
+compile --universal run.in --output-file run.lock.txt
 compile --universal dev.in --constraints run.lock.txt --output-file dev.lock.txt
 compile --no-deps --no-annotate --python-platform x86_64-manylinux_2_28 ros.in --output-file ros.lock.txt

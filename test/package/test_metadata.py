@@ -61,7 +61,7 @@ def test_package_xml_names_what_the_nodes_and_launch_files_import(root: Path) ->
 
 def test_every_dependency_has_its_reason(root: Path) -> None:
     text = (root / "docs" / "dependencies.md").read_text()
-    for name in ("build.in", "runtime.in", "dev.in"):
+    for name in ("build.in", "runtime.in", "run.in", "dev.in"):
         missing = {item for item in named(root / "requirements" / name) if f"`{item}`" not in text}
         assert not missing, (
             f"docs/dependencies.md says nothing about {sorted(missing)} of requirements/{name}"
@@ -69,7 +69,7 @@ def test_every_dependency_has_its_reason(root: Path) -> None:
 
 
 def test_the_locks_hold_what_is_named(root: Path) -> None:
-    for source, lock in (("build", "build"), ("runtime", "run"), ("dev", "dev"), ("ros", "ros")):
+    for source, lock in (("build", "build"), ("runtime", "run"), ("run", "run"), ("dev", "dev"), ("ros", "ros")):
         locked = (root / "requirements" / f"{lock}.lock.txt").read_text().lower()
         for name in named(root / "requirements" / f"{source}.in"):
             assert re.search(rf"^{re.escape(name.lower())}==.*\\\n\s+--hash=sha256", locked, re.MULTILINE), (
