@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +42,8 @@ class CloudReport:
     not_finite, range, robot, height, thinned, overhang: left out by that filter
     released: cells where enough clouds have contradicted the map, so that it starts anew there
     moved: the map has followed the robot
-    submap: the submap that this cloud finished; it is in the store, if there is one and `submap_error` is empty
+    submap: the submap that this cloud finished; it is in the store, if there is one and `submap_error` is empty.
+        None where somebody else completes it (`MappingPipeline`'s later)
     """
 
     points: int
@@ -64,20 +67,31 @@ class CloudReport:
         return self.points - self.used - self.outside
 
 
+@dataclass(frozen=True)
+class EndedSubmap:
+    """A submap that takes no more points and has not been solved and stored: `MappingPipeline.complete` does that."""
+
+    builder: SubmapBuilder
+    ended_by: str
+
+
 class MappingPipeline:
     """Fuses clouds into one elevation map in `config.map_frame`, around the robot. For one thread at a time.
 
+    later: takes each submap that has ended, to complete them in order in another thread; without it a submap is
+    completed at once, while the cloud waits
     submaps: the finished submaps, in the folder `submaps` of `config.map_folder`; None if that is not set. Without it
     a finished submap is only handed to the caller of `add_cloud`.
     """
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, config: Config, later: Callable[[EndedSubmap], None] | None = None) -> None:
+        self._config, self._later = config, later
         self._folder = Path(config.map_folder).expanduser() if config.map_folder else None
         self.submaps: SubmapStore | None = None
         if self._folder is not None and config.submap.enabled:
             self.submaps = SubmapStore(self._folder / "submaps", config)
         self._next_id = self.submaps.next_id if self.submaps else 0
+        self._numbering = threading.Lock()
         mapping = config.mapping
         prototype(
             mapping.length_scale, mapping.relief_std, mapping.resolution
@@ -142,6 +156,7 @@ class MappingPipeline:
         gpgmap = trial.gpgmap()
         if gpgmap is not None:
             dict(gpgmap.layers)
+        trial.finish_submap()
 
     def add_cloud(
         self,
@@ -193,9 +208,22 @@ class MappingPipeline:
 
     def finish_submap(self, ended_by: str = "request") -> Submap | None:
         """End the submap that is being made and store it; None where there is nothing in it. OSError: not stored."""
-        submap = self._end_submap(ended_by)
+        builder, self._submap = self._submap, None
+        submap = self._finished(EndedSubmap(builder, ended_by)) if builder else None
         self._store(submap)
         return submap
+
+    def complete(self, ended: EndedSubmap) -> tuple[Submap | None, str]:
+        """Solve and store a submap that `later` was given: what it became, and why it is not on the disk if so.
+
+        May run beside the other methods, in one thread.
+        """
+        submap = self._finished(ended)
+        try:
+            self._store(submap)
+        except OSError as error:  # a full disk must not end the mapping
+            return submap, f"a finished submap could not be written: {error}"
+        return submap, ""
 
     def save(self, name: str) -> Path:
         """Write the map to the map folder; returns the file. ArchiveError or OSError with the reason where not."""
@@ -235,17 +263,16 @@ class MappingPipeline:
         ended_by = self._submap.ended_by()
         if ended_by is None:
             return None, ""
-        submap = self._end_submap(ended_by)
-        try:
-            self._store(submap)
-        except OSError as error:  # a full disk must not end the mapping
-            return submap, f"a finished submap could not be written: {error}"
-        return submap, ""
+        ended, self._submap = EndedSubmap(self._submap, ended_by), None
+        if self._later is None:
+            return self.complete(ended)
+        self._later(ended)
+        return None, ""
 
-    def _end_submap(self, ended_by: str) -> Submap | None:
-        builder, self._submap = self._submap, None
-        submap = builder.finished(self._next_id, ended_by) if builder else None
-        self._next_id += submap is not None
+    def _finished(self, ended: EndedSubmap) -> Submap | None:
+        with self._numbering:
+            submap = ended.builder.finished(self._next_id, ended.ended_by)
+            self._next_id += submap is not None
         return submap
 
     def _store(self, submap: Submap | None) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpgmap_ros.closure.requests import Answer, Done, Problem, Request, Start
+from gpgmap_ros.closure.requests import Add, Answer, Done, Problem, Request, Start
 from gpgmap_ros.config import Config
 
 
@@ -28,10 +28,14 @@ class ClosureProcess:
     """Starts the child with the first request and hands its answers to `receive`, in a thread of its own.
 
     config, folder: see `Start`; receive: called with each answer, and with a Problem should the child end by itself
+    next_id: number of the first submap that will be added
     """
 
-    def __init__(self, config: Config, folder: Path | None, receive: Callable[[Answer], None]) -> None:
-        self._start, self._receive = Start(config, folder), receive
+    def __init__(
+        self, config: Config, folder: Path | None, receive: Callable[[Answer], None], next_id: int = 0
+    ) -> None:
+        self._config, self._folder, self._receive = config, folder, receive
+        self._next_id = next_id
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -60,6 +64,8 @@ class ClosureProcess:
                 return
             if self._process is None:
                 self._spawn()
+            if isinstance(request, Add):
+                self._next_id = request.id + 1
             self._unanswered += 1
             self._requests.put(request)
 
@@ -81,7 +87,7 @@ class ClosureProcess:
         command = [sys.executable, "-m", "gpgmap_ros.closure.worker"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._requests = queue.SimpleQueue()
-        self._requests.put(self._start)
+        self._requests.put(Start(self._config, self._folder, self._next_id))
         for target in (self._write, self._read):
             arguments = (self._process, self._requests)
             threading.Thread(target=target, args=arguments, name="closures", daemon=True).start()

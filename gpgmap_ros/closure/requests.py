@@ -18,10 +18,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Start:
-    """The first request. folder: where submaps and closures are kept, None if nowhere."""
+    """The first request.
+
+    folder: where submaps and closures are kept, None if nowhere
+    before: submaps in the folder with smaller numbers are read at once, the others when `Add` names them
+    """
 
     config: Config
     folder: Path | None
+    before: int
 
 
 @dataclass(frozen=True)

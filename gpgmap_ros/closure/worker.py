@@ -43,7 +43,8 @@ class Closing:
     """What the child does with each request."""
 
     def __init__(self, start: Start, answer: Callable[[Answer], None]) -> None:
-        self._config, self._folder, self._answer = start.config, start.folder, answer
+        self._config, self._folder, self._before = start.config, start.folder, start.before
+        self._answer = answer
         self._store = SubmapStore(start.folder / "submaps", start.config) if start.folder else None
         self._closer = self._restored()
         self._told: set[tuple[int, int]] = set()
@@ -61,10 +62,22 @@ class Closing:
         """Take in the submaps that an earlier run stored but did not compare."""
         if self._store is None:
             return
+        other = 0
         for info in self._store.infos():
-            if info.id not in self._closer.poses:
-                with contextlib.suppress(ArchiveError):  # a damaged one is left alone, as the store does
-                    self._closer.add(self._store.load(info.id))
+            if info.id >= self._before or info.id in self._closer.poses:
+                continue
+            if not self._fits(info.grid.resolution):
+                other += 1
+                continue
+            with contextlib.suppress(ArchiveError):  # a damaged one is left alone, as the store does
+                self._closer.add(self._store.load(info.id))
+        if other:
+            self._answer(
+                Problem(
+                    f"{other} submaps of earlier runs are not compared: their cells are not "
+                    f"{self._config.mapping.resolution:g} m wide"
+                )
+            )
         if self._closer.newest is not None:
             self._save()
         self._told = {(c.a, c.b) for c in self._closer.closures if c.accepted}
@@ -73,14 +86,25 @@ class Closing:
         config = self._config.closure
         if self._folder is None or self._store is None or not (self._folder / FILE).exists():
             return LoopCloser(config)
-        path, store = self._folder / FILE, self._store
+        path = self._folder / FILE
         try:
-            return LoopCloser.load(path, config, lambda id: store.load(id).gpgmap)
+            return LoopCloser.load(path, config, self._map_of)
         except (ArchiveError, DatabaseError) as error:
             aside = path.with_name(f"{path.name}.damaged")
             os.replace(path, aside)
             self._answer(Problem(f"{error}; it is kept as {aside.name}, and all submaps are compared again"))
             return LoopCloser(config)
+
+    def _map_of(self, id: int) -> GPGMap:
+        """The map of a stored submap, if it can be compared with those of this run."""
+        assert self._store is not None
+        gpgmap = self._store.load(id).gpgmap
+        if not self._fits(gpgmap.grid.resolution):
+            raise ArchiveError(f"submap {id} has cells of {gpgmap.grid.resolution:g} m")
+        return gpgmap
+
+    def _fits(self, resolution: float) -> bool:
+        return math.isclose(resolution, self._config.mapping.resolution, rel_tol=1e-3)
 
     def _add(self, request: Add, began: float) -> None:
         submap = request.submap

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from rclpy.clock import ClockType
@@ -91,3 +92,12 @@ def incompatible_qos_warning(warnings: Warnings, topic: str, remedy: str) -> Sub
         )
 
     return SubscriptionEventCallbacks(incompatible_qos=warn)
+
+
+def resident_megabytes(pid: int | str = "self") -> float:
+    """Memory of a process in use; 0 where it has just ended."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except OSError:
+        return 0.0

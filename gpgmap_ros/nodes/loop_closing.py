@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
@@ -22,6 +21,7 @@ from rclpy.duration import Duration
 from rclpy.event_handler import PublisherEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
+from rclpy.time import Time
 from std_srvs.srv import Trigger
 from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import MarkerArray
@@ -38,8 +38,9 @@ from gpgmap_ros.closure.requests import (
     Update,
 )
 from gpgmap_ros.config import Config
+from gpgmap_ros.mapping import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap
-from gpgmap_ros.nodes.health import Warnings
+from gpgmap_ros.nodes.health import Warnings, resident_megabytes
 from gpgmap_ros.nodes.messages import (
     closure_markers,
     closure_message,
@@ -67,29 +68,31 @@ MARKER_SHARE = 0.04  # size of a dot over that of a submap
 class LoopClosing:
     """From configure to cleanup.
 
-    config: of the node; folder: where submaps are stored, None if nowhere; reject: what closure.reject says now
+    config: of the node; store: where submaps are kept, None if nowhere; reject: what closure.reject says now
     """
 
     def __init__(
         self,
         node: Node,
         config: Config,
-        folder: Path | None,
+        store: SubmapStore | None,
         reject: Callable[[], str],
         tally: Tally,
         warnings: Warnings,
     ) -> None:
         self._node, self._config, self._reject_name = node, config, reject
         self._tally, self._warnings = tally, warnings
-        self._stored = folder is not None
-        self._process = ClosureProcess(config, folder, self._receive)
+        self._stored = store is not None
+        folder, next_id = (store.folder.parent, store.next_id) if store is not None else (None, 0)
+        self._process = ClosureProcess(config, folder, self._receive, next_id)
         self._T_map_odom = np.eye(4)
         self._stamps: dict[int, int] = {}
         self._update: Update | None = None
         self._answers: dict[int, Rejected] = {}
         self._answered = threading.Condition()
         self._tokens = 0
-        self._stitching = self._outdated = False
+        self._stitching = self._outdated = self._ended = False
+        self._publishing = threading.Lock()
         events = PublisherEventCallbacks(
             matched=lambda status: self._want_global_map() if status.current_count_change > 0 else None
         )
@@ -103,6 +106,7 @@ class LoopClosing:
         if config.closure.publish_tf:
             self._tf = node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100))
             self._publishers.append(self._tf)
+            self._transform_sent: Time | None = None
             # by the wall: simulated time may stand still, and the transform must be there when it goes on
             clock = Clock(clock_type=ClockType.STEADY_TIME)
             self._timer = node.create_timer(TF_PERIOD, self._send_transform, clock=clock)
@@ -118,6 +122,8 @@ class LoopClosing:
 
     def stop(self) -> None:
         """End the process; what it did not get to is done in the next run, from the folder."""
+        with self._publishing:
+            self._ended = True
         self._process.close()
 
     def destroy(self) -> None:
@@ -131,6 +137,11 @@ class LoopClosing:
     # ------------------------------------------------ in the thread that hears the process
 
     def _receive(self, answer: Answer) -> None:
+        with self._publishing:  # nothing is published once the publishers may be gone
+            if not self._ended:
+                self._handle(answer)
+
+    def _handle(self, answer: Answer) -> None:
         if isinstance(answer, Update):
             self._on_update(answer)
         elif isinstance(answer, GlobalMap):
@@ -192,7 +203,11 @@ class LoopClosing:
     # ------------------------------------------------ in the executor's thread
 
     def _send_transform(self) -> None:
-        stamp = (self._node.get_clock().now() + Duration(nanoseconds=round(TF_AHEAD * 1e9))).to_msg()
+        now = self._node.get_clock().now()
+        if now == self._transform_sent:
+            return  # time stands still: tf2 would complain about the same stamp again
+        self._transform_sent = now
+        stamp = (now + Duration(nanoseconds=round(TF_AHEAD * 1e9))).to_msg()
         self._tf.publish(
             transform_message(self._T_map_odom, self._config.closure.frame, self._config.map_frame, stamp)
         )
@@ -225,6 +240,8 @@ class LoopClosing:
         """What became of closures so far."""
         update = self._update
         values = {"requests waiting": str(self._process.waiting)}
+        if self._process.pid is not None:
+            values["resident memory of the process (MB)"] = f"{resident_megabytes(self._process.pid):.0f}"
         message = "no submap has been compared yet"
         level = DiagnosticStatus.OK
         if update is not None:

@@ -7,7 +7,6 @@ says, to /tf or `odometry` (nav_msgs/Odometry); publishes the topics of `outputs
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -34,9 +33,10 @@ from std_srvs.srv import SetBool, Trigger
 
 from gpgmap_ros.config import Config, ConfigError
 from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
-from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping import GPGMap, Submap
 from gpgmap_ros.nodes import parameters
-from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning
+from gpgmap_ros.nodes.finisher import Finisher
+from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning, resident_megabytes
 from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, succeeds
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.map_services import MapServices
@@ -45,7 +45,7 @@ from gpgmap_ros.nodes.outputs import MapPublishers
 from gpgmap_ros.nodes.pose_sources import PoseSource, SensorPose, pose_source_of
 from gpgmap_ros.nodes.tally import Tally
 from gpgmap_ros.nodes.worker import WaitingCloud, Worker
-from gpgmap_ros.pipeline import CloudReport, MappingPipeline
+from gpgmap_ros.pipeline import CloudReport, EndedSubmap, MappingPipeline
 from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
 
 # Clouds of several sensors may overtake each other by this much; a larger step back is a new recording.
@@ -77,6 +77,7 @@ class MappingNode(LifecycleNode):
         self._pipeline: MappingPipeline | None = None
         self._worker: Worker | None = None
         self._closing: LoopClosing | None = None
+        self._finisher: Finisher | None = None
         self._map: GPGMap | None = None
         self._coverage: float | None = None
         self._paused = False
@@ -105,7 +106,7 @@ class MappingNode(LifecycleNode):
 
     @succeeds
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._pipeline = MappingPipeline(self.config)
+        self._pipeline = MappingPipeline(self.config, self._complete_later)
         self._pipeline.warm_up()
         self._poses: PoseSource = pose_source_of(self, self._warnings, self.config)
         self._worker = Worker(
@@ -120,12 +121,12 @@ class MappingNode(LifecycleNode):
         self._outputs = MapPublishers(self, self._worker.ask_for_publication)
         if self.config.submap.enabled and self.config.closure.enabled:
             store = self._pipeline.submaps
-            folder = None if store is None else store.folder.parent
             self._closing = LoopClosing(
-                self, self.config, folder, lambda: self.config.closure.reject, self._tally, self._warnings
+                self, self.config, store, lambda: self.config.closure.reject, self._tally, self._warnings
             )
             if store is not None and len(store):
                 self._closing.start()
+        self._finisher = Finisher(self._complete, self._failed)
 
     @succeeds
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -156,6 +157,7 @@ class MappingNode(LifecycleNode):
 
     @succeeds
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._close_finisher()
         if self._closing is not None:
             self._closing.destroy()
         self._outputs.destroy()
@@ -174,9 +176,15 @@ class MappingNode(LifecycleNode):
         if self._worker is not None:
             self._worker.stop(self._poses.interrupt)
 
+    def _close_finisher(self) -> None:
+        if self._finisher is not None:
+            self._finisher.close()
+        self._finisher = None
+
     def close(self) -> None:
         """End the worker, whatever state the node is in, and keep the submap that is being made."""
         self._stop_input()
+        self._close_finisher()
         if self._closing is not None:
             self._closing.stop()
         if self._pipeline is None:
@@ -287,6 +295,15 @@ class MappingNode(LifecycleNode):
                 values["age of the newest pose (s)"] = f"{age:.2f}"
         return values
 
+    # ------------------------------------------------ in the finisher's thread
+
+    def _complete(self, ended: EndedSubmap) -> None:
+        assert self._pipeline is not None
+        start = time.perf_counter()
+        submap, error = self._pipeline.complete(ended)
+        self._tally.took("finishing a submap", time.perf_counter() - start)
+        self._on_submap(submap, error)
+
     # ------------------------------------------------ in the worker's thread
 
     def _prepare(self, cloud: WaitingCloud) -> ReadyCloud | None:
@@ -325,19 +342,27 @@ class MappingNode(LifecycleNode):
         self._tally.count("points held back", report.held)
         self._tally.count("points outside the map", report.outside)
         self._newest_stamp = max(self._newest_stamp, cloud.stamp)
-        if report.submap is not None:
-            self._tally.count("submaps finished")
-            self._outputs.publish_submap(report.submap, self.config.map_frame)
-            if self._closing is not None:
-                self._closing.add(report.submap, stored=not report.submap_error)
-        if report.submap_error:
-            self._warnings.warn("submap not stored", report.submap_error)
+        self._on_submap(report.submap, report.submap_error)
         if not report.used:
             self._drop(*why_unused(report))
             return False
         self._map = None
         self._tally.count("clouds used")
         return True
+
+    def _complete_later(self, ended: EndedSubmap) -> None:
+        assert self._finisher is not None
+        self._finisher.put(ended)
+
+    def _on_submap(self, submap: Submap | None, error: str) -> None:
+        """Send a finished submap, and have it compared with the earlier ones. In the finisher's thread, mostly."""
+        if submap is not None:
+            self._tally.count("submaps finished")
+            self._outputs.publish_submap(submap, self.config.map_frame)
+            if self._closing is not None:
+                self._closing.add(submap, stored=not error)
+        if error:
+            self._warnings.warn("submap not stored", error)
 
     def _publish_map(self) -> None:
         assert self._pipeline is not None
@@ -366,7 +391,7 @@ class MappingNode(LifecycleNode):
         self.get_logger().warning(f"map reset: {why}")
 
     def _failed(self, error: Exception) -> None:
-        """An error of ours: the cloud is lost, and where it happened is said."""
+        """An error of ours: the cloud or submap is lost, and where it happened is said."""
         self._tally.count("clouds dropped: internal_error")
         where = "".join(traceback.format_exception(error))
         self._warnings.warn("internal error", f"cloud dropped (internal_error): please report this\n{where}")
@@ -382,11 +407,6 @@ def why_unused(report: CloudReport) -> tuple[str, str]:
         text = f"{report.held} of {report.points} points contradict the map and wait to be confirmed (gate.*)"
         return "held_back", text
     return "no_point_in_map", f"all {report.points} points are filtered out (filter.*) or outside the map"
-
-
-def resident_megabytes() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Ending:

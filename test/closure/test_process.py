@@ -6,6 +6,7 @@ import os
 import queue
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,9 @@ def submaps(config: Config) -> list[Submap]:
 class Listener:
     """A process and its answers."""
 
-    def __init__(self, config: Config, folder: Path | None) -> None:
+    def __init__(self, config: Config, folder: Path | None, next_id: int = 0) -> None:
         self.answers: queue.Queue[Any] = queue.Queue()
-        self.process = ClosureProcess(config, folder, self.answers.put)
+        self.process = ClosureProcess(config, folder, self.answers.put, next_id)
 
     def next(self, kind: type) -> Any:
         """The next answer of a kind; others are passed over, but not problems."""
@@ -65,8 +66,8 @@ class Listener:
 def listener(config: Config, request: pytest.FixtureRequest) -> Any:
     made = []
 
-    def make(folder: Path | None) -> Listener:
-        made.append(Listener(config, folder))
+    def make(folder: Path | None, next_id: int = 0) -> Listener:
+        made.append(Listener(config, folder, next_id))
         return made[-1]
 
     yield make
@@ -75,12 +76,15 @@ def listener(config: Config, request: pytest.FixtureRequest) -> Any:
 
 
 def test_every_request_is_answered(listener: Any, submaps: list[Submap], folder: Path) -> None:
-    """The folder holds all submaps already: they are compared at the start, and each `Add` is answered."""
-    one = listener(folder)
-    for submap in submaps:
+    """The folder holds all submaps already, three of them from an earlier run: the others are news."""
+    one = listener(folder, next_id=3)
+    one.process.start()
+    for submap in submaps[3:]:
         one.process.ask(Add(submap.id, None))
-    updates = [one.next(Update) for _ in submaps]
+    updates = [one.next(Update) for _ in submaps[3:]]
     last = updates[-1]
+    news = [(c.a, c.b) for update in updates for c in update.news]
+    assert sorted(news) == sorted((int(a), int(b)) for a, b in last.pairs[last.accepted])
     assert last.newest == submaps[-1].id
     assert list(last.ids) == [submap.id for submap in submaps]
     assert last.accepted.sum() >= 3
@@ -122,12 +126,12 @@ def test_a_killed_process_is_said_and_started_again(
     assert "ended with code -9" in problem.text
     assert one.process.waiting == 0
     one.process.ask(Add(1, None))
-    assert len(one.next(Update).ids) == len(submaps)
+    assert len(one.next(Update).ids) == len(submaps)  # its file was whole
 
 
 def test_a_damaged_file_of_closures_is_kept_aside(listener: Any, submaps: list[Submap], folder: Path) -> None:
     (folder / "closures.npz").write_bytes(b"rubbish")
-    one = listener(folder)
+    one = listener(folder, next_id=len(submaps))
     one.process.ask(Add(0, None))
     problem = one.answers.get(timeout=TIMEOUT)
     assert "kept as closures.npz.damaged" in problem.text
@@ -151,3 +155,29 @@ def test_it_stands_back_behind_the_others(listener: Any, submaps: list[Submap]) 
     one.process.ask(Add(submaps[0].id, submaps[0]))
     one.next(Update)
     assert os.getpriority(os.PRIO_PROCESS, one.process.pid) >= min(19, os.getpriority(os.PRIO_PROCESS, 0) + 4)
+
+
+def test_submaps_with_other_cells_are_left_out_and_it_is_said(
+    config: Config, submaps: list[Submap], tmp_path: Path
+) -> None:
+    """The folder has submaps of a run with finer cells: today's are compared with each other all the same."""
+    fine = with_settings(
+        config, {"mapping.resolution": 0.2, "submap.max_distance": 2.0, "map_folder": str(tmp_path)}
+    )
+    pipeline = MappingPipeline(fine)
+    for step, _ in zip(ReturningDrive(), range(10), strict=False):
+        pipeline.add_cloud(step.points, step.T_odom_robot, step.stamp)
+    assert pipeline.submaps is not None
+    yesterday = len(pipeline.submaps)
+    assert yesterday >= 2
+    listener = Listener(config, tmp_path, next_id=yesterday)
+    try:
+        first = submaps[0]
+        listener.process.ask(Add(first.id + yesterday, replace(first, id=first.id + yesterday)))
+        problem = listener.answers.get(timeout=TIMEOUT)
+        assert f"{yesterday} submaps of earlier runs are not compared" in problem.text
+        update = listener.next(Update)
+        assert update.skipped == 0
+        assert list(update.ids) == [yesterday]
+    finally:
+        listener.process.close()

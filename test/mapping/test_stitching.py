@@ -157,6 +157,40 @@ def test_tiles_join_without_a_step_on_a_hillside(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_allclose(np.mean(cut["gradient_x"][inner]), 0.25, atol=0.05)
 
 
+def test_the_ground_at_large_follows_hills_and_knows_its_slope() -> None:
+    grid = stitching.Grid((0.0, 0.0), (100, 200), 0.5)
+    rng = np.random.default_rng(1)
+    xy = rng.uniform(0.0, 1.0, (20000, 2)) * [60.0, 50.0]  # nothing is known of the eastern part
+    ground = stitching.Ground([np.column_stack([xy, 0.4 * xy[:, 0] - 0.2 * xy[:, 1] + 300.0])], grid, 10.0)
+    inner = rng.uniform(5.0, 45.0, (200, 2))
+    np.testing.assert_allclose(ground.height(inner), 0.4 * inner[:, 0] - 0.2 * inner[:, 1] + 300.0, atol=2.5)
+    everywhere = rng.uniform(0.0, 1.0, (200, 2)) * [99.9, 49.9]
+    assert (np.abs(ground.height(everywhere) - 310.0) < 25.0).all()
+    step = 1e-5
+    for axis, slope in enumerate(ground.gradient(everywhere).T):
+        ahead = everywhere + step * np.eye(2)[axis]
+        np.testing.assert_allclose(
+            slope, (ground.height(ahead) - ground.height(everywhere)) / step, atol=1e-4
+        )
+
+
+def test_the_slope_of_a_long_hillside_is_that_of_its_heights() -> None:
+    """Longer than the nodes of the ground are apart, so that most of the slope is the ground's."""
+    config = dataclasses.replace(
+        CONFIG, mapping=dataclasses.replace(CONFIG.mapping, length_scale=0.5), submap=SubmapConfig(size=60.0)
+    )
+    rng = np.random.default_rng(2)
+    xy = rng.uniform(-1.0, 1.0, (40000, 2)) * [28.0, 1.0]
+    hill = np.column_stack([xy, 0.3 * xy[:, 0] + rng.normal(scale=NOISE, size=len(xy))])
+    gpgmap = stitch([submap_at(0, np.eye(4), hill, config)], {0: np.eye(4)}, config)
+    inner = (np.abs(gpgmap.grid.x)[None, :] < 26.0) & (np.abs(gpgmap.grid.y)[:, None] < 0.6)
+    assert gpgmap.known[inner].all()
+    np.testing.assert_allclose(gpgmap["gradient_x"][inner], 0.3, atol=0.1)
+    assert abs(float(np.mean(gpgmap["gradient_x"][inner])) - 0.3) < 0.005
+    x = np.broadcast_to(gpgmap.grid.x, gpgmap.grid.shape)
+    np.testing.assert_allclose(gpgmap["elevation"][inner], 0.3 * x[inner], atol=0.03)
+
+
 def test_only_the_submaps_with_a_pose_are_stitched(submaps: list[Submap], poses: dict[int, Array]) -> None:
     one = stitch(submaps, {1: poses[1]}, CONFIG)
     assert one.known.sum() < 0.6 * stitch(submaps, poses, CONFIG).known.sum()

@@ -14,7 +14,7 @@ from gpgmap_ros.geometry import apply, inverse
 from gpgmap_ros.mapping import ArchiveError, SubmapStore
 from gpgmap_ros.mapping.layers import BASE
 from gpgmap_ros.mapping.submaps import SubmapBuilder, cropped, gravity_aligned, yaw_of
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.pipeline import EndedSubmap, MappingPipeline
 
 CONFIG = Config(
     mapping=MappingConfig(resolution=0.2, size_x=4.0, size_y=4.0, length_scale=0.8, relief_std=0.5),
@@ -236,3 +236,26 @@ def test_a_full_disk_does_not_end_the_mapping(tmp_path: Path, monkeypatch: pytes
     assert report.submap is not None
     assert "No space left on device" in report.submap_error
     assert report.used > 0
+
+
+def test_ended_submaps_can_be_completed_elsewhere(tmp_path: Path) -> None:
+    taken: list[EndedSubmap] = []
+    pipeline = MappingPipeline(in_folder(tmp_path), taken.append)
+    for k in range(7):
+        here = pose(0.5 * k, 0.0, 0.0)
+        report = pipeline.add_cloud(apply(inverse(here), ground_points(here, k)), here, 100 + k)
+        assert report.submap is None
+    assert pipeline.submaps is not None
+    assert len(pipeline.submaps) == 0
+    assert len(taken) == 2
+    for number, (ended, first) in enumerate(zip(taken, (100, 103), strict=True)):
+        submap, error = pipeline.complete(ended)
+        assert submap is not None
+        assert (submap.id, submap.first_stamp, error) == (number, first, "")
+    last = pipeline.finish_submap("shutdown")
+    assert last is not None
+    assert [(info.id, info.first_stamp) for info in pipeline.submaps.infos()] == [
+        (0, 100),
+        (1, 103),
+        (2, 106),
+    ]

@@ -206,15 +206,19 @@ def test_kill_9_while_saving_leaves_the_old_map_or_the_new_one(
 def test_asked_to_end_it_keeps_the_unfinished_submap_and_ends_with_0(
     client: RosClient, start_node: Any, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Full size, in the middle of work, and with a cloud that waits for a pose that never comes."""
+    """Full size, in the middle of work, with clouds in the queue and one that waits for a pose that never comes."""
     folder = tmp_path / "maps"
     node: Child = start_node(*LARGE, "-p", f"map_folder:={folder}", "-p", "transform_timeout:=50.0")
     images = client.listen(Image, "/mapping_node/elevation")
     source = WideSource(client)
     client.spin_until(lambda: source.publish() or images, "a map")
+    for _ in range(4):
+        source.stamp += NANOSECONDS // 10
+        source.publish_transform()
+        source.publish_cloud()
     source.stamp += NANOSECONDS
     source.publish_cloud()
-    client.spin_for(0.3)
+    client.spin_for(0.1)
     began = time.monotonic()
     os.kill(node.pid, number)
     assert node.wait(20.0) == 0, node.tail()
