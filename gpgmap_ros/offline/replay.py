@@ -31,7 +31,7 @@ from gpgmap_ros.mapping.submap_store import SubmapInfo
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.offline.choosing import Choice
 from gpgmap_ros.offline.poses import OdometryPoses, Poses, SensorPose, StillPoses, TfPoses, frame, nanoseconds
-from gpgmap_ros.pipeline import CloudReport, MappingPipeline
+from gpgmap_ros.pipeline import CloudReport, EndedSubmap, MappingPipeline
 from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
 
 PATIENCE = 5.0
@@ -46,7 +46,7 @@ class Step:
 
     stamp: of the cloud; time: of the recording; nanoseconds
     pose: of the sensor; points: (N, 3) in the sensor's frame
-    closures: comparisons of submaps that have ended since the step before; they run beside the mapping
+    submaps, closures: finished, and what they were compared with, since the step before: done beside the mapping
     """
 
     stamp: int
@@ -54,6 +54,7 @@ class Step:
     pose: SensorPose
     points: Array = field(repr=False)
     report: CloudReport
+    submaps: list[Submap]
     closures: list[LoopClosure]
 
 
@@ -92,16 +93,16 @@ class Replay:
 
     def __init__(self, recording: Recording, choice: Choice, config: Config) -> None:
         self._recording, self._choice, self._config = recording, choice, config
-        self._pipeline = MappingPipeline(config)
+        self._pipeline = MappingPipeline(config, self._ended)
         self._poses = poses_for(choice)
         self._decoder = Decoder()
         self._waiting: deque[Waiting] = deque()
         self._stamps: list[int] = []
         self._track: list[Array] = []
         self.tally = Tally()
-        # one thread: submaps are compared in their order, so that the result is the same every time
-        self._beside = ThreadPoolExecutor(1, "close loops")
-        self._comparing: deque[Future[list[LoopClosure]]] = deque()
+        # one thread: submaps are solved and compared in their order, so that the result is the same every time
+        self._beside = ThreadPoolExecutor(1, "submaps")
+        self._under_way: deque[Future[tuple[Submap | None, list[LoopClosure]]]] = deque()
         self._in_memory: dict[int, Submap] = {}
         self.closer = LoopCloser(config.closure) if config.closure.enabled and config.submap.enabled else None
 
@@ -133,10 +134,10 @@ class Replay:
 
     def end(self) -> None:
         """End the last submap and wait for all comparisons."""
-        submap = self._timed("fuse", self._pipeline.finish_submap, "end of the recording")
+        self._timed("wait for submaps", self._done, True)
+        submap = self._timed("submaps", self._pipeline.finish_submap, "end of the recording")
         if submap is not None:
             self._close(submap)
-        self._timed("wait for closures", self._compared, True)
         self._beside.shutdown()
 
     def stitched(self) -> GPGMap | None:
@@ -267,25 +268,33 @@ class Replay:
             self.tally.points[name] += getattr(report, name)
         self._stamps.append(waiting.stamp)
         self._track.append(pose.T_map_robot)
-        if report.submap is not None:
-            if report.submap_error:
-                self.tally.warn(report.submap_error)
-            self._close(report.submap)
-        return Step(waiting.stamp, waiting.time, pose, points, report, self._compared())
+        return Step(waiting.stamp, waiting.time, pose, points, report, *self._done())
 
-    def _close(self, submap: Submap) -> None:
-        """Look for loops that a finished submap closes, while the mapping goes on."""
+    def _ended(self, ended: EndedSubmap) -> None:
+        """A submap takes no more points: the rest is done while the mapping goes on."""
+        self._under_way.append(self._beside.submit(self._complete, ended))
+
+    def _complete(self, ended: EndedSubmap) -> tuple[Submap | None, list[LoopClosure]]:
+        submap, error = self._timed("submaps", self._pipeline.complete, ended)
+        if error:
+            self.tally.warn(error)
+        return submap, [] if submap is None else self._close(submap)
+
+    def _close(self, submap: Submap) -> list[LoopClosure]:
+        """Look for loops that a finished submap closes."""
         if self._pipeline.submaps is None:
             self._in_memory[submap.id] = submap
-        if self.closer is not None:
-            self._comparing.append(self._beside.submit(self._timed, "close loops", self.closer.add, submap))
+        return [] if self.closer is None else self._timed("close loops", self.closer.add, submap)
 
-    def _compared(self, wait: bool = False) -> list[LoopClosure]:
-        """Comparisons that have ended; with `wait`, all."""
-        found: list[LoopClosure] = []
-        while self._comparing and (wait or self._comparing[0].done()):
-            found.extend(self._comparing.popleft().result())
-        return found
+    def _done(self, wait: bool = False) -> tuple[list[Submap], list[LoopClosure]]:
+        """Submaps that are finished, and their closures; with `wait`, all."""
+        submaps: list[Submap] = []
+        closures: list[LoopClosure] = []
+        while self._under_way and (wait or self._under_way[0].done()):
+            submap, found = self._under_way.popleft().result()
+            submaps.extend([submap] if submap is not None else [])
+            closures.extend(found)
+        return submaps, closures
 
     def _timed(self, stage: str, function: Any, *arguments: Any) -> Any:
         begin = time.perf_counter()

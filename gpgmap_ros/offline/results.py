@@ -25,7 +25,7 @@ from gpgmap_ros.viz.rendering import STYLES, picture, png
 PICTURES = ("elevation", "standard_deviation", "gradient_magnitude", "slope", "traversability")
 FATES = {
     "used": "in the map",
-    "outside": "outside the map's window",
+    "outside": "outside the window around the robot",
     "held": "contradict the map",
     "not_finite": "not finite",
     "range": "too near or too far",

@@ -246,8 +246,9 @@ function choose(k) {
 }
 
 function image() {
-  const layer = data.map.layers[view.layer], key = `${view.layer} ${view.shaded}`;
-  if (!shown.images.has(key)) shown.images.set(key, painted(layer, shown.values[view.layer], view.shaded ? shown.light : null, data.map.rows, data.map.columns));
+  // shading would change the colours by which the other layers are read
+  const layer = data.map.layers[view.layer], lit = view.shaded && layer.shaded, key = `${view.layer} ${lit}`;
+  if (!shown.images.has(key)) shown.images.set(key, painted(layer, shown.values[view.layer], lit ? shown.light : null, data.map.rows, data.map.columns));
   return shown.images.get(key);
 }
 

@@ -46,8 +46,7 @@ class Viewer:
         rr.log("map/cloud", rr.Points3D(points, radii=0.03, colors=[120, 160, 200]))
         self._track.append(step.pose.T_map_robot[:3, 3])
         rr.log("map/trajectory", rr.LineStrips3D([np.array(self._track)], colors=[194, 65, 12]))
-        if step.report.submap is not None:
-            submap = step.report.submap
+        for submap in step.submaps:
             self.surface(f"map/submaps/{submap.id}", submap.gpgmap, submap.T_map_submap)
         for closure in step.closures:
             if closure.accepted:

@@ -59,7 +59,20 @@ def pair_of(source: GPGMap, target: GPGMap, T_target_source: Array, most_cells: 
     resolution = max(target.grid.resolution, float((high - low).max()) / most_cells)
     columns, rows = np.maximum(np.ceil((high - low) / resolution).astype(int), 1)
     grid = Grid((float(low[0]), float(low[1])), (int(rows), int(columns)), resolution)
-    return Pair(grid, _moved(source, T_target_source, grid), _moved(target, np.eye(4), grid))
+    return _cropped(grid, _moved(source, T_target_source, grid), _moved(target, np.eye(4), grid))
+
+
+def _cropped(grid: Grid, source: Side, target: Side) -> Pair:
+    """Without the margins in which neither map knows anything: a turned map leaves large ones."""
+    known = np.isfinite(source.elevation) | np.isfinite(target.elevation)
+    if not known.any():
+        return Pair(grid, source, target)
+    rows, columns = (np.flatnonzero(known.any(axis=axis)) for axis in (1, 0))
+    part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    h = grid.resolution
+    corner = (grid.origin[0] + columns[0] * h, grid.origin[1] + rows[0] * h)
+    own = Grid(corner, (int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1), h)
+    return Pair(own, *(Side(*(layer[part] for layer in vars(side).values())) for side in (source, target)))
 
 
 def _corners(gpgmap: GPGMap) -> Array:

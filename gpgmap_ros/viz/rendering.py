@@ -20,7 +20,7 @@ LIGHT_AZIMUTH, LIGHT_ALTITUDE = np.deg2rad(315.0), np.deg2rad(45.0)
 """The light comes from the north-west, as on every map."""
 DARKEST = 0.35
 """Of the light on level ground: a wall in the shade keeps a colour."""
-PERCENTILES = (0.5, 99.5)
+PERCENTILES = (1.5, 98.5)
 
 
 @dataclass(frozen=True)
