@@ -23,6 +23,9 @@ from typing import Any
 from gpgmap_ros.closure.requests import Add, Answer, Done, Problem, Request, Start
 from gpgmap_ros.config import Config
 
+MOST_WAITING = 8
+"""Submaps, of some 10 MB each, that may wait in memory for a child that gets too little of the processor."""
+
 
 class ClosureProcess:
     """Starts the child with the first request and hands its answers to `receive`, in a thread of its own.
@@ -58,7 +61,15 @@ class ClosureProcess:
                 self._spawn()
 
     def ask(self, request: Request) -> None:
-        """Never waits: a thread writes to the child."""
+        """Never waits: a thread writes to the child. A submap that is on no disk is left out where too many wait."""
+        if isinstance(request, Add) and request.submap is not None and self._unanswered >= MOST_WAITING:
+            self._receive(
+                Problem(
+                    f"submap {request.id} is not compared: {self._unanswered} wait already, and there is no folder "
+                    "for more. Set map_folder, or closure.enabled to false where the processor has no time for it"
+                )
+            )
+            return
         with self._lock:
             if self._closing:
                 return

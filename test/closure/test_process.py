@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpgmap_ros.closure.process import ClosureProcess
+from gpgmap_ros.closure.process import MOST_WAITING, ClosureProcess
 from gpgmap_ros.closure.requests import Add, GlobalMap, MakeGlobalMap, Problem, Reject, Rejected, Update
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.mapping.submaps import Submap
@@ -181,3 +181,21 @@ def test_submaps_with_other_cells_are_left_out_and_it_is_said(
         assert list(update.ids) == [yesterday]
     finally:
         listener.process.close()
+
+
+def test_memory_is_bounded_where_the_child_falls_behind(listener: Any, submaps: list[Submap]) -> None:
+    """A child that is stopped, as by a processor that has no time for it, gets a few submaps and no more."""
+    one = listener(None)
+    one.process.ask(Add(0, submaps[0]))
+    one.next(Update)
+    os.kill(one.process.pid, signal.SIGSTOP)
+    try:
+        for number in range(1, MOST_WAITING + 4):
+            one.process.ask(Add(number, replace(submaps[0], id=number)))
+        assert one.process.waiting == MOST_WAITING
+        problem = one.answers.get(timeout=TIMEOUT)
+        assert isinstance(problem, Problem)
+        assert f"submap {MOST_WAITING + 1} is not compared" in problem.text
+        assert "map_folder" in problem.text
+    finally:
+        os.kill(one.process.pid, signal.SIGCONT)

@@ -69,7 +69,13 @@ def test_every_dependency_has_its_reason(root: Path) -> None:
 
 
 def test_the_locks_hold_what_is_named(root: Path) -> None:
-    for source, lock in (("build", "build"), ("runtime", "run"), ("run", "run"), ("dev", "dev"), ("ros", "ros")):
+    for source, lock in (
+        ("build", "build"),
+        ("runtime", "run"),
+        ("run", "run"),
+        ("dev", "dev"),
+        ("ros", "ros"),
+    ):
         locked = (root / "requirements" / f"{lock}.lock.txt").read_text().lower()
         for name in named(root / "requirements" / f"{source}.in"):
             assert re.search(rf"^{re.escape(name.lower())}==.*\\\n\s+--hash=sha256", locked, re.MULTILINE), (
