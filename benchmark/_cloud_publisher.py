@@ -23,15 +23,15 @@ from tf2_msgs.msg import TFMessage
 VARIANTS = (
     8  # different clouds, sent in turn: making 131,072 points anew would cost the core that is measured
 )
-SPEED = 0.5  # metres per second
 NANOSECONDS = 1_000_000_000
 
 
 class CloudPublisher(Node):
     """Rolling ground within 12 m of a sensor that drives along x."""
 
-    def __init__(self, points: int) -> None:
+    def __init__(self, points: int, speed: float) -> None:
         super().__init__("cloud_publisher")
+        self._speed = speed
         self._clouds = self.create_publisher(PointCloud2, "points", qos_profile_sensor_data)
         self._transforms = self.create_publisher(TFMessage, "/tf", QoSProfile(depth=100))
         rng = np.random.default_rng(0)
@@ -58,7 +58,7 @@ class CloudPublisher(Node):
         transform = TransformStamped(child_frame_id="lidar")
         transform.header.frame_id = "odom"
         transform.header.stamp.sec, transform.header.stamp.nanosec = divmod(now, NANOSECONDS)
-        transform.transform.translation.x = SPEED * elapsed
+        transform.transform.translation.x = self._speed * elapsed
         transform.transform.rotation.w = 1.0
         self._transforms.publish(TFMessage(transforms=[transform]))
         cloud = self._messages[index % VARIANTS]
@@ -71,9 +71,10 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=10.0)
     parser.add_argument("--points", type=int, default=131_072)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--speed", type=float, default=0.5, help="metres per second")
     arguments = parser.parse_args()
     rclpy.init()
-    node = CloudPublisher(arguments.points)
+    node = CloudPublisher(arguments.points, arguments.speed)
     while not node.listeners():
         time.sleep(0.05)
     start, index = time.monotonic(), 0
