@@ -128,8 +128,10 @@ def main() -> None:
     if arguments.soak:
         result = run(30.0, arguments.points, 20.0 * arguments.soak, False, speed=1.5)
         warm, last = np.median(result.memory[30:60]), np.median(result.memory[-30:])
-        print(f"{result.used} of {result.sent} clouds, {arguments.soak:.0f} minutes of driving: resident {warm:.0f} MB after warm-up,"
-              f" {last:.0f} MB at the end ({last / warm - 1:+.1%})")  # fmt: skip
+        print(
+            f"{result.used} of {result.sent} clouds, {arguments.soak:.0f} minutes of driving: resident"
+            f" {warm:.0f} MB after warm-up, {last:.0f} MB at the end ({last / warm - 1:+.1%})"
+        )
         return
     print(
         f"{arguments.points} points per cloud, 200 x 200 cells, {arguments.seconds:.0f} s each,"
