@@ -45,7 +45,7 @@ SAME_LAYOUT = {"tf/msg/tfMessage": "tf2_msgs/msg/TFMessage"}
 """Types of old recordings that are written as another one is."""
 DAMAGE = (
     Ros1Error, Ros2Error, SerdeError, apsw.Error, sqlite3.Error, zstd.ZstdError, struct.error, AssertionError,
-    ValueError, KeyError, IndexError, TypeError, RuntimeError, EOFError, OSError,
+    ValueError, LookupError, ArithmeticError, TypeError, RuntimeError, EOFError, MemoryError, OSError,
 )  # fmt: skip
 """What a reader may raise over a damaged file."""
 
@@ -197,8 +197,8 @@ class Recording:
             for channel, time, _ in scan.messages(path):
                 counts[channel] = counts.get(channel, 0) + 1
                 first, last = min(time, first or time), max(time, last or time)
-        except ValueError as error:
-            raise BagError(f"{path}: can't be read: {error}") from error
+        except DAMAGE as error:
+            raise BagError(f"{path}: can't be read: {_one_line(error)}") from error
         if not counts:
             raise BagError(f"{path}: there is no message in it that could be read {scan.end}".rstrip())
         self._missing.extend(self._scan_notes(path, scan))
