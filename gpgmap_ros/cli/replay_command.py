@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import contextlib
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +131,6 @@ def replayed(
     interrupted = follow(replay, recording, limits, arguments.rate, viewer)
     replay.end()
     mapped = time.monotonic() - begin
-    say(arguments, "") if interrupted and sys.stderr.isatty() else None
     with ProgressBar("writing the results", 5) as bar:
         bar.update(0, "map")
         gpgmap = replay.stitched()
@@ -202,25 +203,38 @@ def follow(
     last = recording.end if limits[1] is None else min(limits[1], recording.end or limits[1])
     total = (last - first) / 1e9 if first is not None and last is not None else 0.0
     begin, points = time.monotonic(), 0
+    with ending_well(replay), ProgressBar("mapping", total or 1.0) as bar:
+        for step in replay.steps(*limits):
+            first = step.time if first is None else first
+            done, spent = (step.time - first) / 1e9, time.monotonic() - begin
+            points += step.report.used
+            if viewer is not None:
+                viewer.step(step)
+            lag = paced(replay, begin, done / rate) if rate > 0.0 else None
+            bar.update(done, note(replay.tally.used, points, done, total, spent, lag))
+    return bool(replay.stopped)
+
+
+@contextlib.contextmanager
+def ending_well(replay: Any) -> Iterator[None]:
+    """Ctrl-C ends with the cloud that is being mapped, so that nothing is half done; a second one ends at once."""
+
+    def stop(*_: object) -> None:
+        replay.stop()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, stop)
     try:
-        with ProgressBar("mapping", total or 1.0) as bar:
-            for step in replay.steps(*limits):
-                first = step.time if first is None else first
-                done, spent = (step.time - first) / 1e9, time.monotonic() - begin
-                lag = 0.0
-                if rate > 0.0:
-                    ahead = done / rate - spent
-                    time.sleep(max(ahead, 0.0))
-                    lag = max(-ahead, 0.0)
-                points += step.report.used
-                bar.update(
-                    done, note(replay.tally.used, points, done, total, spent, lag if rate > 0.0 else None)
-                )
-                if viewer is not None:
-                    viewer.step(step)
-    except KeyboardInterrupt:
-        return True
-    return False
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def paced(replay: Any, begin: float, due: float) -> float:
+    """Wait until `due` seconds after `begin`; how many seconds late it is."""
+    while not replay.stopped and (left := begin + due - time.monotonic()) > 0.0:
+        time.sleep(min(left, 0.1))
+    return max(time.monotonic() - begin - due, 0.0)
 
 
 def note(clouds: int, points: int, done: float, total: float, spent: float, lag: float | None) -> str:

@@ -76,7 +76,16 @@ class Scan:
                 yield from sorted(self._chunk(content), key=lambda item: item[1])
             else:
                 yield from self._plain(opcode, content)
-        except (ValueError, struct.error, RuntimeError, zstd.ZstdError, EOFError, IndexError):
+        except (
+            ValueError,
+            struct.error,
+            RuntimeError,
+            zstd.ZstdError,
+            EOFError,
+            LookupError,
+            ArithmeticError,
+            MemoryError,
+        ):
             self.lost += 1
 
     def _chunk(self, content: bytes) -> list[tuple[Channel, int, bytes]]:

@@ -30,11 +30,14 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.mcap_scan import Channel, Scan
 from gpgmap_ros.io.ros1_scan import Ros1Scan
+from gpgmap_ros.io.sqlite_scan import SqliteScan
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
+
+AnyScan = Scan | Ros1Scan | SqliteScan
 
 FILES = (".db3", ".mcap", ".bag", ".active")
 """Endings of the files that hold messages; `.active` is what a ROS 1 recorder leaves when it is killed."""
@@ -42,7 +45,7 @@ SAME_LAYOUT = {"tf/msg/tfMessage": "tf2_msgs/msg/TFMessage"}
 """Types of old recordings that are written as another one is."""
 DAMAGE = (
     Ros1Error, Ros2Error, SerdeError, apsw.Error, sqlite3.Error, zstd.ZstdError, struct.error, AssertionError,
-    ValueError, KeyError, IndexError, TypeError, RuntimeError, EOFError, OSError,
+    ValueError, LookupError, ArithmeticError, TypeError, RuntimeError, EOFError, MemoryError, OSError,
 )  # fmt: skip
 """What a reader may raise over a damaged file."""
 
@@ -88,15 +91,20 @@ class Recording:
     """Bags opened for reading; use it in a `with` statement.
 
     topics: by name; start, end: of all bags together, nanoseconds, None where only reading will tell
-    losses: sentences about what could not be read; complete after `messages` has been read to its end
     """
 
     paths: list[Path]
     topics: dict[str, Topic] = field(init=False, default_factory=dict)
-    losses: list[str] = field(init=False, default_factory=list)
     start: int | None = field(init=False, default=None)
     end: int | None = field(init=False, default=None)
     _parts: list[_Part] = field(init=False, default_factory=list, repr=False)
+    _missing: list[str] = field(init=False, default_factory=list, repr=False)
+    _damage: dict[Path, list[str]] = field(init=False, default_factory=dict, repr=False)
+
+    @property
+    def losses(self) -> list[str]:
+        """Sentences about what could not be read; complete after `messages` has been read to its end."""
+        return [*self._missing, *(text for texts in self._damage.values() for text in texts)]
 
     def __enter__(self) -> Recording:
         try:
@@ -152,12 +160,12 @@ class Recording:
                 yield _ros2_part(path)
                 return
             except DAMAGE as error:
-                self.losses.append(f"{path}: its metadata can't be used ({_one_line(error)})")
+                self._missing.append(f"{path}: its metadata can't be used ({_one_line(error)})")
         files = sorted(item for item in path.iterdir() if _ending(item) in FILES)
         if not files:
             raise BagError(f"{path}: no bag: there is no metadata.yaml, .mcap, .db3 or .bag file in it")
         if not (path / "metadata.yaml").exists():
-            self.losses.append(f"{path}: has no metadata.yaml: the recorder was killed; read file by file")
+            self._missing.append(f"{path}: has no metadata.yaml: the recorder was killed; read file by file")
         for file in files:
             yield self._opened_file(file)
 
@@ -175,11 +183,7 @@ class Recording:
         except PermissionError:
             raise BagError(f"{path}: may not be read: check its permissions") from None
         except DAMAGE as error:
-            if ending == ".db3":
-                raise BagError(
-                    f"{path}: can't be read ({_one_line(error)}): try `sqlite3 {path.name} .recover`"
-                ) from error
-            self.losses.append(
+            self._missing.append(
                 f"{path}: has no usable index ({_one_line(error)}): scanned from its beginning"
             )
             return self._scanned(path)
@@ -193,11 +197,11 @@ class Recording:
             for channel, time, _ in scan.messages(path):
                 counts[channel] = counts.get(channel, 0) + 1
                 first, last = min(time, first or time), max(time, last or time)
-        except ValueError as error:
-            raise BagError(f"{path}: can't be read: {error}") from error
+        except DAMAGE as error:
+            raise BagError(f"{path}: can't be read: {_one_line(error)}") from error
         if not counts:
             raise BagError(f"{path}: there is no message in it that could be read {scan.end}".rstrip())
-        self._note_scan(path, scan)
+        self._missing.extend(self._scan_notes(path, scan))
         topics = [Topic(channel.topic, channel.type_name, count) for channel, count in counts.items()]
 
         def read(wanted: Collection[str], start: int, stop: int) -> Iterator[Message]:
@@ -205,11 +209,10 @@ class Recording:
 
         return _Part(path, topics, first, last, read)
 
-    def _note_scan(self, path: Path, scan: Scan | Ros1Scan) -> None:
-        if scan.lost:
-            self.losses.append(f"{path}: {scan.lost} damaged chunks were left out")
-        if scan.end:
-            self.losses.append(f"{path}: {scan.end}; what is before it was used")
+    @staticmethod
+    def _scan_notes(path: Path, scan: AnyScan) -> list[str]:
+        notes = [f"{path}: {scan.lost} damaged chunks were left out"] if scan.lost else []
+        return [*notes, f"{path}: {scan.end}; what is before it was used"] if scan.end else notes
 
     # -- reading -----------------------------------------------------------------------------------------
 
@@ -227,14 +230,15 @@ class Recording:
             expected = sum(topic.count or 0 for topic in part.topics if topic.name in topics)
             note = f"{part.path}: damaged after {count} of {expected} messages ({_one_line(error)})"
             files = _files_of(part.path)
+            # of several readings the last one counts: the first ones only look at the beginning
             if count and files and all(_ending(file) == ".mcap" for file in files):
-                self.losses.append(f"{note}; the chunks that are whole were used")
+                notes = self._damage[part.path] = [f"{note}; the chunks that are whole were used"]
                 for file in files:
                     scan = _scan_of(file)
                     yield from _scanned_messages(file, topics, time + 1, stop, scan)
-                    self._note_scan(file, scan)
+                    notes.extend(self._scan_notes(file, scan))
             else:
-                self.losses.append(f"{note}; what is before it was used")
+                self._damage[part.path] = [f"{note}; what is before it was used"]
 
 
 def _ros2_part(path: Path) -> _Part:
@@ -275,12 +279,12 @@ def _ros1_part(path: Path) -> _Part:
     return _Part(path, list(topics.values()), reader.start_time, reader.end_time, read, reader.close)
 
 
-def _scan_of(path: Path) -> Scan | Ros1Scan:
-    return Scan() if _ending(path) == ".mcap" else Ros1Scan()
+def _scan_of(path: Path) -> AnyScan:
+    return {".mcap": Scan, ".db3": SqliteScan}.get(_ending(path), Ros1Scan)()
 
 
 def _scanned_messages(
-    path: Path, wanted: Collection[str], start: int, stop: int, scan: Scan | Ros1Scan | None = None
+    path: Path, wanted: Collection[str], start: int, stop: int, scan: AnyScan | None = None
 ) -> Iterator[Message]:
     for channel, time, data in (scan or _scan_of(path)).messages(path):
         if channel.topic in wanted and start <= time < stop:

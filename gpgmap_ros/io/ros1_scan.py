@@ -57,7 +57,16 @@ class Ros1Scan:
                 yield from sorted(self._chunk(raw), key=lambda item: item[1])
             elif kind in (MESSAGE, CONNECTION):
                 yield from self._plain(kind, fields, data)
-        except (KeyError, ValueError, OSError, struct.error, RuntimeError, EOFError):
+        except (
+            LookupError,
+            ValueError,
+            OSError,
+            struct.error,
+            RuntimeError,
+            EOFError,
+            ArithmeticError,
+            MemoryError,
+        ):
             self.lost += 1
 
     def _chunk(self, raw: bytes) -> list[tuple[Channel, int, bytes]]:

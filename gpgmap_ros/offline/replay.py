@@ -100,6 +100,7 @@ class Replay:
         self._stamps: list[int] = []
         self._track: list[Array] = []
         self.tally = Tally()
+        self._stopped = False
         # one thread: submaps are solved and compared in their order, so that the result is the same every time
         self._beside = ThreadPoolExecutor(1, "submaps")
         self._under_way: deque[Future[tuple[Submap | None, list[LoopClosure]]]] = deque()
@@ -114,8 +115,10 @@ class Replay:
         """Map the clouds between two times of the recording, nanoseconds; one step for each cloud that was used."""
         self._insert_static(start)
         messages = self._recording.messages(self._choice.topics, start, stop)
-        while (message := self._timed("read", next, messages, None)) is not None:
+        while not self._stopped and (message := self._timed("read", next, messages, None)) is not None:
             yield from self._take(message)
+        if self._stopped:
+            return
         yield from self._drain(None)
         for waiting in self._waiting:  # whose poses the recording does not have
             self._drop(self._why_not(waiting), waiting)
@@ -131,6 +134,14 @@ class Replay:
         """The map of a finished submap."""
         store = self._pipeline.submaps
         return self._in_memory[id].gpgmap if store is None else store.load(id).gpgmap
+
+    def stop(self) -> None:
+        """Let `steps` end with the cloud that is being mapped. May be called from a signal handler."""
+        self._stopped = True
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
 
     def end(self) -> None:
         """End the last submap and wait for all comparisons."""
