@@ -103,7 +103,7 @@ class Agreement:
 
     def add(self, closure: Closure, weight: float = 0.0) -> None:
         """weight: what speaks for it, should two sets of the same size contradict each other"""
-        row = np.array([self._pair_agrees(closure, other) for other in self._closures], dtype=bool)
+        row = self._agrees(closure)
         grown = np.ones((len(self) + 1,) * 2, dtype=bool)
         grown[:-1, :-1], grown[-1, :-1], grown[:-1, -1] = self._agree, row, row
         self._agree = grown
@@ -135,11 +135,19 @@ class Agreement:
         """Those of `others` that a closure does not agree with."""
         return [other for other in others if not self._agree[index, other]]
 
-    def _pair_agrees(self, a: Closure, b: Closure) -> bool:
+    def _agrees(self, a: Closure) -> NDArray[np.bool_]:
+        """Which of those so far a new closure agrees with."""
         s = self._stations
-        if not (s.connected(a.source, b.source) and s.connected(a.target, b.target)):
-            return True
-        return loop_distance(a, b, s, self._drift) < self._limit
+        out = np.ones(len(self), dtype=bool)
+        compared = [
+            k
+            for k, b in enumerate(self._closures)
+            if s.connected(a.source, b.source) and s.connected(a.target, b.target)
+        ]
+        if compared:
+            others = [self._closures[k] for k in compared]
+            out[compared] = loop_distances(a, others, s, self._drift) < self._limit
+        return out
 
 
 def grown_from(start: int, agree: NDArray[np.bool_], weights: Array) -> list[int]:
@@ -174,18 +182,20 @@ def consistent(
     return agreement.largest()
 
 
-def loop_distance(a: Closure, b: Closure, stations: Stations, drift: Drift) -> float:
-    """d^2 of the loop through two closures and the odometry between their ends."""
+def loop_distances(a: Closure, others: Sequence[Closure], stations: Stations, drift: Drift) -> Array:
+    """(M,) d^2 of the loops through a closure, each of M others, and the odometry between their ends."""
     poses = stations.poses
-    T_sources = inverse(poses[a.source]) @ poses[b.source]
-    T_targets = inverse(poses[a.target]) @ poses[b.target]
+    T_sources = inverse(poses[a.source]) @ np.stack([poses[b.source] for b in others])
+    T_targets = inverse(poses[a.target]) @ np.stack([poses[b.target] for b in others])
     # Two ways from a's target to b's source: through a and along the sources, along the targets and through b.
     one = a.T_target_source @ T_sources
-    other = T_targets @ b.T_target_source
-    S = moved(a.covariance, one[:3, 3] - a.T_target_source[:3, 3])
-    S = S + turned(drift.covariance(stations.path(a.source, b.source)), a.T_target_source)
-    S = S + moved(drift.covariance(stations.path(a.target, b.target)), other[:3, 3] - T_targets[:3, 3])
-    S = S + turned(b.covariance, T_targets)
+    other = T_targets @ np.stack([b.T_target_source for b in others])
+    along_sources = np.stack([drift.covariance(stations.path(a.source, b.source)) for b in others])
+    along_targets = np.stack([drift.covariance(stations.path(a.target, b.target)) for b in others])
+    S = moved(a.covariance, one[:, :3, 3] - a.T_target_source[:3, 3])
+    S = S + turned(along_sources, a.T_target_source)
+    S = S + moved(along_targets, other[:, :3, 3] - T_targets[:, :3, 3])
+    S = S + turned(np.stack([b.covariance for b in others]), T_targets)
     return squared_distance(one, other, S)
 
 
@@ -193,27 +203,31 @@ def odometry_distance(closure: Closure, stations: Stations, drift: Drift) -> flo
     """d^2 of the loop through one closure and the odometry between its ends."""
     T = inverse(stations.poses[closure.target]) @ stations.poses[closure.source]
     S = closure.covariance + drift.covariance(stations.path(closure.source, closure.target))
-    return squared_distance(closure.T_target_source, T, S)
+    return float(squared_distance(closure.T_target_source, T, S))
 
 
-def squared_distance(one: Array, other: Array, covariance: Array) -> float:
-    """Squared Mahalanobis distance of two poses."""
-    e = np.concatenate([one[:3, 3] - other[:3, 3], rotation_vector(one[:3, :3] @ other[:3, :3].T)])
-    return float(e @ np.linalg.solve(covariance, e))
+def squared_distance(one: Array, other: Array, covariance: Array) -> Array:
+    """(...,) squared Mahalanobis distance of two poses (..., 4, 4)."""
+    turn = one[..., :3, :3] @ np.swapaxes(other[..., :3, :3], -1, -2)
+    e = np.concatenate([one[..., :3, 3] - other[..., :3, 3], rotation_vector(turn)], axis=-1)
+    return np.asarray(np.sum(e * np.linalg.solve(covariance, e[..., None])[..., 0], axis=-1))
 
 
 def moved(covariance: Array, lever: Array) -> Array:
-    """Covariance of a point at `lever` from the one it was given for, along the same axes."""
-    x, y, z = lever
-    M = np.eye(6)
-    M[:3, 3:] = [[0.0, z, -y], [-z, 0.0, x], [y, -x, 0.0]]
-    return M @ covariance @ M.T
+    """Covariance (..., 6, 6) of a point at `lever` (..., 3) from the one it was given for, along the same axes."""
+    x, y, z = np.moveaxis(lever, -1, 0)
+    M = np.broadcast_to(np.eye(6), (*np.shape(x), 6, 6)).copy()
+    M[..., 0, 4], M[..., 0, 5] = z, -y
+    M[..., 1, 3], M[..., 1, 5] = -z, x
+    M[..., 2, 3], M[..., 2, 4] = y, -x
+    return M @ covariance @ np.swapaxes(M, -1, -2)
 
 
 def turned(covariance: Array, T: Array) -> Array:
-    """Covariance along the axes into which T turns."""
-    M = np.kron(np.eye(2), T[:3, :3])
-    return M @ covariance @ M.T
+    """Covariance (..., 6, 6) along the axes into which T (..., 4, 4) turns."""
+    M = np.zeros((*T.shape[:-2], 6, 6))
+    M[..., :3, :3] = M[..., 3:, 3:] = T[..., :3, :3]
+    return M @ covariance @ np.swapaxes(M, -1, -2)
 
 
 def rotation_vector(R: Array) -> Array:

@@ -7,6 +7,7 @@ says, to /tf or `odometry` (nav_msgs/Odometry); publishes the topics of `outputs
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -449,6 +450,11 @@ def main() -> int:
             node.close()
             node.destroy_node()
         rclpy.try_shutdown()
+    if ending.asked:
+        # all is written and closed; taking the interpreter apart would cost another half second
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 
