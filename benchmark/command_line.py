@@ -53,8 +53,8 @@ def gpgmap(*arguments: object) -> tuple[dict[str, Any], float, float]:
 def replay(folder: Path, bag: Path) -> None:
     settings = [part for name, value in LOOP.items() for part in ("--set", f"{name}={value}")]
     gpgmap(
-        "replay", bag, "--out", folder / "warm", "--to", 3, *settings
-    )  # compiles, if that was not done before
+        "replay", bag, "--out", folder / "warm", "--to", 60, *settings
+    )  # compiles what was not compiled before: clouds, submaps and comparisons
     summary, clock, cpu = gpgmap("replay", bag, "--out", folder / "run", *settings)
     data, mapping = summary["seconds_of_data"], summary["seconds"]["mapping"]
     print(f"{bag.name}: {summary['clouds']['used']} clouds, {data:.0f} s of data, {summary['way_m']:.0f} m,"
