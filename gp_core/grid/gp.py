@@ -43,7 +43,7 @@ class Tiles:
 
 SMOOTH: Final = Tiles(
     TileSize(core=5.0, halo=4.0, window=1.8, cutoff=4e-8),
-    TileSize(core=4.0, halo=2.0, window=0.8, cutoff=3e-7),
+    TileSize(core=4.0, halo=2.0, window=0.7, cutoff=3e-7),
     TileSize(core=4.0, halo=3.0, window=2.0, cutoff=1e-8),
 )
 ROUGH: Final = Tiles(
