@@ -43,7 +43,9 @@ class MeanField(TileField):
 
     factors: (slots, r (r + 1) / 2) float32, rows of the lower triangular factors of P when it was last factorised;
         (slots, 0) if they are not to be kept
-    slot: (tiles_y, tiles_x) row of `factors` that is a tile's, -1 for none yet: a window that moves need not copy them
+    slot: (tiles_y, tiles_x) row of `factors` that is a tile's, -1 for none yet: a window that moves need not copy them.
+        A tile gets one when it is solved for the second time: many a map is solved once
+    again: (tiles_y, tiles_x) whether a tile has been solved before
     factored: (tiles_y, tiles_x) whether there is a factor in it
     """
 
@@ -59,6 +61,7 @@ class MeanField(TileField):
         slots = (self.tiling.shape[0] + 1) * (self.tiling.shape[1] + 1)
         self.factors = np.zeros((slots, size), dtype=np.float32)
         self.slot: Integers = np.full(self.tiling.shape, -1, dtype=np.int32)
+        self.again: Mask = np.zeros(self.tiling.shape, dtype=np.bool_)
         self.factored: Mask = np.zeros(self.tiling.shape, dtype=np.bool_)
 
     @property
@@ -67,7 +70,7 @@ class MeanField(TileField):
         return self.eta.nbytes + int(self.factored.sum()) * self.factors.shape[1] * self.factors.itemsize
 
     def _results(self) -> list[Any]:
-        return [self.eta, self.slot, self.factored]
+        return [self.eta, self.slot, self.again, self.factored]
 
     def inherit(self, old: TileField, left: Mask) -> None:
         super().inherit(old, left)
@@ -75,9 +78,12 @@ class MeanField(TileField):
             self.factors = old.factors
 
     def jobs(self, images: Images, statistics: Statistics, gain: float) -> list[Job]:
-        new = self.stale & ~self.empty & (self.slot < 0)
-        free = np.setdiff1d(np.arange(self.factors.shape[0]), self.slot)
-        self.slot[new] = free[: np.count_nonzero(new)]
+        todo = self.stale & ~self.empty
+        if self.factors.shape[1]:
+            new = todo & self.again & (self.slot < 0)
+            free = np.setdiff1d(np.arange(self.factors.shape[0]), self.slot)
+            self.slot[new] = free[: np.count_nonzero(new)]
+        self.again |= todo
         return super().jobs(images, statistics, gain)
 
     def _forget(self, tiles: Mask) -> None:
@@ -158,7 +164,7 @@ def _mean_row(  # type: ignore[no-untyped-def]
             for i in range(r):
                 b[m, i] = projected[mode_y[i], mode_x[i]]
                 x[m, i] = eta[k, m, mode_y[i], mode_x[i]]
-        kept = factors.shape[1] > 0
+        kept = slot[columns[k]] >= 0
         factor = factors[slot[columns[k]]] if kept else own
         done = kept and factored[columns[k]]
         m = 0

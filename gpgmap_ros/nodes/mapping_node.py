@@ -41,6 +41,7 @@ from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warni
 from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, succeeds
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.map_services import MapServices
+from gpgmap_ros.nodes.memory import keep_flat
 from gpgmap_ros.nodes.messages import nanoseconds
 from gpgmap_ros.nodes.outputs import MapPublishers
 from gpgmap_ros.nodes.pose_sources import PoseSource, SensorPose, pose_source_of
@@ -428,6 +429,7 @@ class Ending:
 
 
 def main() -> int:
+    keep_flat()
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     ending, node = Ending(), None
     try:

@@ -1,0 +1,33 @@
+"""The C library takes the settings that keep a node's memory flat."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import ctypes, threading
+import numpy as np
+from gpgmap_ros.nodes.memory import keep_flat
+
+assert keep_flat()
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+before = resident()
+def work():
+    for _ in range(3):
+        arrays = [np.ones(1 << 20) for _ in range(8)]  # 8 MB each
+        del arrays
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert resident() < before + (20 << 20), (before, resident())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="settings of glibc")
+def test_large_arrays_are_given_back():
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=60)
