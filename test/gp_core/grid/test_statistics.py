@@ -224,7 +224,7 @@ def test_memory_and_statistics_stay_constant_over_many_scans():
         gp.update(xy, z, r)
     gp.posterior()
     assert gp.nbytes == size
-    assert gp.count == 500 * 301
+    assert gp.count == 500 * 302
 
 
 # -- bad input -------------------------------------------------------------------------------------------
