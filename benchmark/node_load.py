@@ -127,7 +127,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.soak:
         result = run(30.0, arguments.points, 20.0 * arguments.soak, False, speed=1.5)
-        warm, last = np.median(result.memory[30:60]), np.median(result.memory[-30:])
+        fifth = len(result.memory) // 5  # until then heaps and caches fill
+        warm, last = np.median(result.memory[fifth : fifth + 30]), np.median(result.memory[-30:])
         print(
             f"{result.used} of {result.sent} clouds, {arguments.soak:.0f} minutes of driving: resident"
             f" {warm:.0f} MB after warm-up, {last:.0f} MB at the end ({last / warm - 1:+.1%})"
