@@ -163,9 +163,11 @@ def closure_message(closure: LoopClosure, stamp: int) -> Odometry:
 
 
 def path_message(stamps: NDArray[np.int64], poses: Array, frame: str, stamp: int) -> Path:
-    """Poses (K, 4, 4) with their own stamps."""
+    """Poses (K, 4, 4) with their own stamps; of a long way only some, the last always: each costs kilobytes to send."""
     message = Path(header=Header(stamp=time_message(stamp), frame_id=frame))
-    for when, T in zip(stamps, poses, strict=True):
+    every = -(-len(stamps) // MOST_POSES) or 1
+    chosen = slice((len(stamps) - 1) % every, None, every)
+    for when, T in zip(stamps[chosen], poses[chosen], strict=True):
         header = Header(stamp=time_message(int(when)), frame_id=frame)
         message.poses.append(PoseStamped(header=header, pose=pose_message(T)))
     return message
