@@ -32,6 +32,9 @@ from gpgmap_ros.mapping.conversions import (
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.transform_buffer import NANOSECONDS
 
+MOST_POSES = 2000
+"""Of a path that is sent."""
+
 
 def nanoseconds(stamp: Any) -> int:
     return int(stamp.sec) * NANOSECONDS + int(stamp.nanosec)
