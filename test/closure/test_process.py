@@ -6,6 +6,7 @@ import os
 import queue
 import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,11 @@ def test_memory_is_bounded_where_the_child_falls_behind(listener: Any, submaps: 
     one = listener(None)
     one.process.ask(Add(0, submaps[0]))
     one.next(Update)
+    deadline = time.monotonic() + TIMEOUT
+    while (
+        one.process.waiting and time.monotonic() < deadline
+    ):  # the answer comes before the word that it was the last
+        time.sleep(0.01)
     os.kill(one.process.pid, signal.SIGSTOP)
     try:
         for number in range(1, MOST_WAITING + 4):
