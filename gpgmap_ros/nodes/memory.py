@@ -11,7 +11,7 @@ import sys
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # malloc.h
 HEAPS = 2
-KEPT, LARGE = 16 << 20, 4 << 20
+KEPT, LARGE = 16 << 20, 1 << 20
 """Bytes: free memory at the end of a heap that is kept, and size from which an array is given back when it is freed."""
 
 

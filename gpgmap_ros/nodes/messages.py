@@ -32,9 +32,6 @@ from gpgmap_ros.mapping.conversions import (
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.transform_buffer import NANOSECONDS
 
-MOST_POSES = 2000
-"""Of a path that is sent."""
-
 
 def nanoseconds(stamp: Any) -> int:
     return int(stamp.sec) * NANOSECONDS + int(stamp.nanosec)
@@ -166,11 +163,9 @@ def closure_message(closure: LoopClosure, stamp: int) -> Odometry:
 
 
 def path_message(stamps: NDArray[np.int64], poses: Array, frame: str, stamp: int) -> Path:
-    """Poses (K, 4, 4) with their own stamps; of a long way only some, the last always: each costs kilobytes to send."""
+    """Poses (K, 4, 4) with their own stamps."""
     message = Path(header=Header(stamp=time_message(stamp), frame_id=frame))
-    every = -(-len(stamps) // MOST_POSES) or 1
-    chosen = slice((len(stamps) - 1) % every, None, every)
-    for when, T in zip(stamps[chosen], poses[chosen], strict=True):
+    for when, T in zip(stamps, poses, strict=True):
         header = Header(stamp=time_message(int(when)), frame_id=frame)
         message.poses.append(PoseStamped(header=header, pose=pose_message(T)))
     return message
