@@ -22,6 +22,7 @@ from scipy.ndimage import gaussian_filter
 
 from gp_core.grid import Grid
 from gp_core.grid.axes import Axis
+from gp_core.grid.blocks import blocks_of
 from gp_core.grid.statistics import Statistics, locate
 from gp_core.grid.workers import Workers
 from gpgmap_ros.config import Config
@@ -208,7 +209,7 @@ class Survey:
             ):
                 if (row, column) in self._tiles or (row, column) in self._stored:
                     found.append(
-                        _blocks_of(self._tile((row, column)), 1.0 / self.config.mapping.finest_std**2)
+                        _limited_blocks(self._tile((row, column)), 1.0 / self.config.mapping.finest_std**2)
                     )
         if not found or not any(len(item.index) for item in found):
             return None
@@ -219,14 +220,16 @@ class Survey:
         return Blocks(spacing=np.array([spacing_x, spacing_y]), reference=0.0, **joined)
 
 
-def _blocks_of(s: Statistics, most: float) -> Blocks:
+def _limited_blocks(s: Statistics, most: float) -> Blocks:
     """The blocks with points; where they weigh more than `most` (1 / m^2), all of them count less (finest_std)."""
-    at = np.nonzero(s.weights[..., 0, 0] > 0.0)
-    index = np.column_stack([at[0] + s.y.first, at[1] + s.x.first]).astype(np.int64)
-    spacing = np.array([s.x.spacing, s.y.spacing])
-    factor = np.minimum(1.0, most / s.weights[..., 0, 0][at])
-    scaled = (array[at] * factor.reshape(-1, *[1] * (array.ndim - 2)) for array in s.arrays)
-    return Blocks(index, spacing, s.reference, *scaled)
+    blocks = blocks_of(s)
+    factor = np.minimum(1.0, most / blocks.weights[:, 0, 0])
+    return dataclasses.replace(
+        blocks,
+        weights=blocks.weights * factor[:, None, None],
+        heights=blocks.heights * factor[:, None, None],
+        totals=blocks.totals * factor[:, None],
+    )
 
 
 @njit(cache=True, nogil=True)
