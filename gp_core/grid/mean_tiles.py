@@ -25,10 +25,11 @@ from gp_core.grid.normal_matrix import (
     safe_inverse,
 )
 from gp_core.grid.statistics import Mask, Statistics
+from gp_core.grid.symmetric import factorise, pack, padded, product, solve
 from gp_core.grid.tiles import HEIGHT_MOMENTS, WEIGHT_MOMENTS, Integers, TileModel
 from gp_core.grid.tiling import Images, Job, TileField
 
-_ERROR: Final = 1e-5
+_ERROR: Final = 1e-4
 """Posterior standard deviations by which conjugate gradients may miss the mean of a tile, anywhere in it."""
 _ROUND_OFF: Final = 1e-8
 """The same as a share of the mean's own size, where that is many deviations."""
@@ -41,7 +42,7 @@ _FAILED: Final = 1e3
 class MeanField(TileField):
     """Posterior means of the modes: eta (tiles_y, tiles_x, K, r_y, r_x), one per right-hand side.
 
-    factors: (slots, r (r + 1) / 2) float32, rows of the lower triangular factors of P when it was last factorised;
+    factors: (slots, r (r + 1) / 2) float32, rows of the factors U, P = U' U, when it was last factorised;
         (slots, 0) if they are not to be kept
     slot: (tiles_y, tiles_x) row of `factors` that is a tile's, -1 for none yet: a window that moves need not copy them.
         A tile gets one when it is solved for the second time: many a map is solved once
@@ -99,7 +100,7 @@ class MeanField(TileField):
         solved = attempt(
             _mean_row,
             images.weights, images.heights, row, first, starts, model.y.blocks, model.x.blocks,
-            y.reduce, y.expand, x.reduce, x.expand, model.y.polynomials, model.x.polynomials,
+            y.reduce, y.even, y.odd, x.reduce, x.even, x.odd, model.y.polynomials, model.x.polynomials,
             model.mode_y, model.mode_x, model.pair, model.single_precision,
             columns, self.slot[j], self.factors, self.factored[j], eta,
         )  # fmt: skip
@@ -126,7 +127,7 @@ class MeanField(TileField):
 @njit(cache=True, nogil=True)
 def _mean_row(  # type: ignore[no-untyped-def]
     weights, heights, row, first, starts, blocks_y, blocks_x,
-    reduce_y, expand_y, reduce_x, expand_x, polynomials_y, polynomials_x,
+    reduce_y, even_y, odd_y, reduce_x, even_x, odd_x, polynomials_y, polynomials_x,
     mode_y, mode_x, pair, precision, columns, slot, factors, factored, eta,
 ):  # fmt: skip
     """Posterior means of the modes of tiles in one row of tiles; NaN where the factorisation was of no use.
@@ -137,32 +138,28 @@ def _mean_row(  # type: ignore[no-untyped-def]
     eta: (T, K, r_y, r_x), on entry the means so far
     """
     r = mode_y.size
-    B = reduced_rows(weights, reduce_y, row, blocks_y, first, starts[-1] + blocks_x)
-    P = np.zeros((r, r), dtype=weights.dtype)
+    span = starts[-1] + blocks_x
+    B = reduced_rows(weights, reduce_y, row, blocks_y, first, span)
+    projected = _projected_rows(heights, polynomials_y, row, blocks_y, first, span)
+    P = np.zeros((r, padded(r)), dtype=weights.dtype)
+    U = np.empty_like(P)
+    products = np.empty(
+        (even_y.shape[0] + odd_y.shape[0], even_x.shape[0] + odd_x.shape[0]), dtype=weights.dtype
+    )
     b = np.zeros((heights.shape[0], r))
     x = np.zeros((heights.shape[0], r))
     own = np.zeros(r * (r + 1) // 2, dtype=weights.dtype)
     for k in range(starts.size):
         fill_normal_matrix(
-            B,
-            starts[k] * WEIGHT_MOMENTS,
-            blocks_x * WEIGHT_MOMENTS,
-            reduce_x,
-            expand_y,
-            expand_x,
-            pair,
-            precision,
-            P,
-        )
-        left = (first + starts[k]) * HEIGHT_MOMENTS
+            B, starts[k] * WEIGHT_MOMENTS, blocks_x * WEIGHT_MOMENTS,
+            reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P,
+        )  # fmt: skip
+        left = starts[k] * HEIGHT_MOMENTS
         for m in range(heights.shape[0]):
-            part = np.ascontiguousarray(
-                heights[m, row * HEIGHT_MOMENTS : (row + blocks_y) * HEIGHT_MOMENTS,
-                        left : left + blocks_x * HEIGHT_MOMENTS]
-            )  # fmt: skip
-            projected = np.dot(np.dot(polynomials_y.T, part), polynomials_x)
+            part = np.ascontiguousarray(projected[m, :, left : left + blocks_x * HEIGHT_MOMENTS])
+            moments = np.dot(part, polynomials_x)
             for i in range(r):
-                b[m, i] = projected[mode_y[i], mode_x[i]]
+                b[m, i] = moments[mode_y[i], mode_x[i]]
                 x[m, i] = eta[k, m, mode_y[i], mode_x[i]]
         kept = slot[columns[k]] >= 0
         factor = factors[slot[columns[k]]] if kept else own
@@ -172,13 +169,13 @@ def _mean_row(  # type: ignore[no-untyped-def]
             done = _improve(P, factor, b[m], x[m], True) <= 1.0
             m += 1
         if not done:
-            L = np.linalg.cholesky(P)
-            for i in range(r):
-                factor[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2] = L[i, : i + 1]
-            factored[columns[k]] = kept
+            U[:] = P
+            usable = factorise(U)
+            pack(U, factor)
+            factored[columns[k]] = kept and usable
             for m in range(heights.shape[0]):
                 x[m] = 0.0
-                if not _improve(P, factor, b[m], x[m], False) <= _FAILED:
+                if not (usable and _improve(P, factor, b[m], x[m], False) <= _FAILED):
                     x[m] = np.nan
         for m in range(heights.shape[0]):
             for i in range(r):
@@ -186,17 +183,30 @@ def _mean_row(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _projected_rows(heights, polynomials_y, row, blocks_y, first, span):  # type: ignore[no-untyped-def]
+    """(K, r_y, 6 span) moments of the tiles of a row, projected on the modes along y."""
+    out = np.empty((heights.shape[0], polynomials_y.shape[1], span * HEIGHT_MOMENTS))
+    for m in range(heights.shape[0]):
+        rows = heights[m, row * HEIGHT_MOMENTS : (row + blocks_y) * HEIGHT_MOMENTS,
+                       first * HEIGHT_MOMENTS : (first + span) * HEIGHT_MOMENTS]  # fmt: skip
+        out[m] = np.dot(polynomials_y.T, np.ascontiguousarray(rows))
+    return out
+
+
+@njit(cache=True, nogil=True)
 def _improve(P, factor, b, x, hasty):  # type: ignore[no-untyped-def]
     """Bring x nearer to P^-1 b in place; its error over what is allowed.
 
-    P: lower triangle; factor: of a matrix like P, by rows
+    P: upper triangle; factor: of a matrix like P, packed
     hasty: whether to give up early where many steps would be needed
     """
-    residual = b - _product(P, x)
-    step = _solve(factor, residual)
-    square = np.dot(residual, step)
-    begin = square
-    direction = step.copy()
+    n = b.size
+    image = np.empty(n)
+    product(P, x, image)
+    residual = b - image
+    step = np.empty(n, dtype=factor.dtype)
+    square = begin = _next_step(factor, residual, step)
+    direction = step.astype(np.float64)
     for k in range(_STEPS):
         allowed = max(_ERROR**2, _ROUND_OFF**2 * abs(np.dot(b, x)))
         if not square > allowed:
@@ -206,47 +216,24 @@ def _improve(P, factor, b, x, hasty):  # type: ignore[no-untyped-def]
             rate = (np.log(begin) - np.log(square)) / k
             if rate * (_STEPS - k) < np.log(square) - np.log(allowed):
                 break
-        image = _product(P, direction)
+        product(P, direction, image)
         length = square / np.dot(direction, image)
-        x += length * direction
-        residual -= length * image
-        step = _solve(factor, residual)
+        for i in range(n):
+            x[i] += length * direction[i]
+            residual[i] -= length * image[i]
         before = square
-        square = np.dot(residual, step)
-        direction = step + (square / before) * direction
+        square = _next_step(factor, residual, step)
+        for i in range(n):
+            direction[i] = step[i] + square / before * direction[i]
     return np.sqrt(abs(square) / max(_ERROR**2, _ROUND_OFF**2 * abs(np.dot(b, x))))
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _solve(factor, b):  # type: ignore[no-untyped-def]
-    """(L L')^-1 b in the precision of L, given by the rows of its lower triangle; as float64."""
-    n = b.size
-    x = b.astype(factor.dtype)
-    for i in range(n):
-        row = factor[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2]
-        value = factor.dtype.type(0.0)
-        for j in range(i):
-            value += row[j] * x[j]
-        x[i] = (x[i] - value) / row[i]
-    for i in range(n - 1, -1, -1):
-        row = factor[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2]
-        value = x[i] / row[i]
-        x[i] = value
-        for j in range(i):
-            x[j] -= row[j] * value
-    return x.astype(np.float64)
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _product(P, x):  # type: ignore[no-untyped-def]
-    """P x for a symmetric matrix given by its lower triangle, accumulated in float64."""
-    out = np.zeros(x.size)
-    for i in range(x.size):
-        row = P[i]
-        scale = x[i]
-        value = row[i] * scale
-        for j in range(i):
-            value += row[j] * x[j]
-            out[j] += row[j] * scale
-        out[i] += value
-    return out
+def _next_step(factor, residual, step):  # type: ignore[no-untyped-def]
+    """step = (U' U)^-1 residual, in the precision of the factor; its product with the residual in float64."""
+    step[:] = residual
+    solve(factor, step)
+    square = 0.0
+    for i in range(residual.size):
+        square += residual[i] * step[i]
+    return square

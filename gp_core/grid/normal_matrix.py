@@ -9,16 +9,14 @@ from numba import njit
 
 from gp_core.arrays import Array
 from gp_core.grid.statistics import Statistics
+from gp_core.grid.symmetric import LANES
 from gp_core.grid.tiles import HEIGHT_MOMENTS, SAFE_ORDER, WEIGHT_MOMENTS, TileModel
 from gp_core.grid.tiling import TileField
 
 
 def attempt(function: Any, *arguments: Any) -> bool:
-    """Run a compiled loop; False if a factorisation did not exist, or overflowed."""
-    try:
-        function(*arguments)
-    except np.linalg.LinAlgError:
-        return False
+    """Run a compiled loop; False if there are numbers in its last argument that are not finite."""
+    function(*arguments)
     return bool(np.isfinite(arguments[-1]).all())
 
 
@@ -47,7 +45,8 @@ def normal_matrix(model: TileModel, weights: Array) -> Array:
 def information(model: TileModel, weights: Array) -> Array:
     """A (r, r) in float64 from the moments (7 J, 7 I) of a domain."""
     products: Array = model.y.safe_pairs @ weights @ model.x.safe_pairs.T
-    return products.ravel()[model.pair]
+    by_mode: Array = products.ravel()[model.pair]
+    return by_mode
 
 
 def first_moments(heights: Array) -> Array:
@@ -76,20 +75,29 @@ def reduced_rows(weights, reduce_y, row, blocks_y, first, span):  # type: ignore
 
 
 @njit(cache=True, nogil=True)
-def fill_normal_matrix(B, column, columns, reduce_x, expand_y, expand_x, pair, precision, P):  # type: ignore[no-untyped-def]
-    """Lower triangle of P = C_0^-1 + A from B = V_y' M, whose columns start at the given one.
+def fill_normal_matrix(  # type: ignore[no-untyped-def]
+    B, column, columns, reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P
+):
+    """Upper triangle of P = C_0^-1 + A, as in symmetric.py, from B = V_y' M, whose columns start at the given one.
 
     precision: C_0^-1 (r, r) in float32, or (0, 0) for the identity
+    products: (p_y, p_x) room for G_y M G_x'
     """
     C = np.dot(np.ascontiguousarray(B[:, column : column + columns]), reduce_x)
-    products = np.dot(expand_y, np.dot(C, expand_x.T)).ravel()
-    one = P.dtype.type(1.0)
-    if precision.size == 0:
-        for i in range(P.shape[0]):
-            for j in range(i + 1):
-                P[i, j] = products[pair[i, j]]
-            P[i, i] += one
-    else:
-        for i in range(P.shape[0]):
-            for j in range(i + 1):
-                P[i, j] = products[pair[i, j]] + precision[i, j]
+    middle = even_x.shape[1]
+    D = np.empty((C.shape[0], products.shape[1]), dtype=C.dtype)
+    D[:, : even_x.shape[0]] = np.dot(np.ascontiguousarray(C[:, :middle]), even_x.T)
+    D[:, even_x.shape[0] :] = np.dot(np.ascontiguousarray(C[:, middle:]), odd_x.T)
+    np.dot(even_y, D[: even_y.shape[1]], products[: even_y.shape[0]])
+    np.dot(odd_y, D[even_y.shape[1] :], products[even_y.shape[0] :])
+    flat = products.ravel()
+    r = pair.shape[0]
+    for i in range(r):
+        left = i - i % LANES
+        row, index = P[i, left:r], pair[i, left:]
+        for j in range(index.size):
+            row[j] = flat[index[j]]
+        if precision.size == 0:
+            row[i - left] += P.dtype.type(1.0)
+        else:
+            row += precision[i, left:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -17,11 +17,9 @@ from gp_core.grid.normal_matrix import (
     safe_inverse,
 )
 from gp_core.grid.statistics import Mask, Statistics
+from gp_core.grid.symmetric import factorise, invert, padded
 from gp_core.grid.tiles import WEIGHT_MOMENTS, Integers, TileModel
 from gp_core.grid.tiling import Images, TileField
-
-_BLOCK: Final = 32
-"""Rows at a time in the triangular inverse."""
 
 
 class VarianceField(TileField):
@@ -48,7 +46,7 @@ class VarianceField(TileField):
         solved = attempt(
             _variance_row,
             images.weights, row, first, starts, model.y.blocks, model.x.blocks,
-            y.reduce, y.expand, x.reduce, x.expand, model.pair, model.single_precision, pairs,
+            y.reduce, y.even, y.odd, x.reduce, x.even, x.odd, model.pair, model.single_precision, pairs,
         )  # fmt: skip
         if solved:
             self.pairs[j, columns] = pairs.reshape(-1, *self.prior_pairs.shape)
@@ -62,57 +60,30 @@ class VarianceField(TileField):
 
 
 @njit(cache=True, nogil=True)
-def _triangular_inverse(L):  # type: ignore[no-untyped-def]
-    """L^-1 of a lower triangular matrix, by blocks of rows."""
-    n = L.shape[0]
-    X = np.zeros((n, n), dtype=L.dtype)
-    for k0 in range(0, n, _BLOCK):
-        k1 = min(k0 + _BLOCK, n)
-        inner = np.zeros((k1 - k0, k1 - k0), dtype=L.dtype)
-        for i in range(k1 - k0):
-            for k in range(i):
-                factor = L[k0 + i, k0 + k]
-                for j in range(k + 1):
-                    inner[i, j] -= factor * inner[k, j]
-            pivot = L[k0 + i, k0 + i]
-            for j in range(i):
-                inner[i, j] /= pivot
-            inner[i, i] = 1.0 / pivot
-        if k0 > 0:
-            X[k0:k1] = -np.dot(inner, np.dot(np.ascontiguousarray(L[k0:k1, :k0]), X[:k0]))
-        X[k0:k1, k0:k1] = inner
-    return X
-
-
-@njit(cache=True, nogil=True)
 def _variance_row(  # type: ignore[no-untyped-def]
     weights, row, first, starts, blocks_y, blocks_x,
-    reduce_y, expand_y, reduce_x, expand_x, pair, precision, pairs,
+    reduce_y, even_y, odd_y, reduce_x, even_x, odd_x, pair, precision, pairs,
 ):  # fmt: skip
-    """Posterior covariances of the modes of tiles in one row of tiles, summed into pairs (T, p_y p_x)."""
+    """Posterior covariances of the modes of tiles of one row, summed into pairs (T, p_y p_x); NaN on failure."""
     r = pair.shape[0]
     B = reduced_rows(weights, reduce_y, row, blocks_y, first, starts[-1] + blocks_x)
-    P = np.zeros((r, r), dtype=weights.dtype)
-    half = r // 2
+    size = padded(r)
+    P = np.zeros((r, size), dtype=weights.dtype)
+    room = np.empty((r, size), dtype=weights.dtype)
+    covariance = np.empty((r, size), dtype=weights.dtype)
+    products = np.empty(
+        (even_y.shape[0] + odd_y.shape[0], even_x.shape[0] + odd_x.shape[0]), dtype=weights.dtype
+    )
     for k in range(starts.size):
         fill_normal_matrix(
-            B,
-            starts[k] * WEIGHT_MOMENTS,
-            blocks_x * WEIGHT_MOMENTS,
-            reduce_x,
-            expand_y,
-            expand_x,
-            pair,
-            precision,
-            P,
-        )
-        X = _triangular_inverse(np.ascontiguousarray(np.linalg.cholesky(P)))
-        # The upper rows of L^-1 have no entries right of the middle.
-        low = X[half:]
-        covariance = np.dot(low.T, low)
-        top = np.ascontiguousarray(X[:half, :half])
-        covariance[:half, :half] += np.dot(top.T, top)
+            B, starts[k] * WEIGHT_MOMENTS, blocks_x * WEIGHT_MOMENTS,
+            reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P,
+        )  # fmt: skip
         out = pairs[k]
+        if not factorise(P):
+            out[:] = np.nan
+            continue
+        invert(P, room, covariance)
         for i in range(r):
             out[pair[i, i]] += covariance[i, i]
             for j in range(i):

@@ -120,7 +120,7 @@ def test_a_failing_factorisation_falls_back_and_is_counted(monkeypatch):
     assert gp.fallbacks == 0
 
     def fail(*arguments):
-        raise np.linalg.LinAlgError("not positive definite")
+        arguments[-1][:] = np.nan
 
     monkeypatch.setattr(mean_tiles, "_mean_row", fail)
     monkeypatch.setattr(variance_tiles, "_variance_row", fail)
