@@ -442,11 +442,19 @@ class LoopCloser:
         out = set()
         for id, prior in priors.items():
             other = self._stations[id]
-            near = other.drive == station.drive and station.driven - other.driven < self.config.min_path
+            near = other.drive == station.drive and station.driven - other.driven < self._least_way(
+                station, other
+            )
             apart = float(np.hypot(*prior.T_target_source[:2, 3])) - station.radius - other.radius
             if near or apart > REACH_STDS * np.sqrt(prior.covariance[0, 0]):
                 out.add(other.name)
         return out
+
+    def _least_way(self, a: Station, b: Station) -> float:
+        """Metres of way between two submaps of one drive from which on it is worth comparing them."""
+        if self.config.min_path >= 0.0:
+            return self.config.min_path
+        return (a.radius + b.radius) / np.sqrt(2.0)  # a radius reaches to a corner, the way leaves by an edge
 
     def _paths_from(self, id: int) -> dict[int, float]:
         """Metres of way from one submap to each that is joined to it, along odometry and accepted closures.

@@ -30,6 +30,7 @@ from gpgmap_ros.closure.requests import (
 from gpgmap_ros.closure.session import LoopCloser, LoopClosure
 from gpgmap_ros.mapping import ArchiveError, GPGMap, SubmapStore
 from gpgmap_ros.mapping.stitching import Stitcher, StitchError, stitch
+from gpgmap_ros.mapping.submaps import submap_mapping
 
 NICENESS = 10
 """How far the process stands back behind others."""
@@ -75,7 +76,7 @@ class Closing:
             self._answer(
                 Problem(
                     f"{other} submaps of earlier runs are not compared: their cells are not "
-                    f"{self._config.mapping.resolution:g} m wide"
+                    f"{submap_mapping(self._config).resolution:g} m wide"
                 )
             )
         if self._closer.newest is not None:
@@ -104,7 +105,7 @@ class Closing:
         return gpgmap
 
     def _fits(self, resolution: float) -> bool:
-        return math.isclose(resolution, self._config.mapping.resolution, rel_tol=1e-3)
+        return math.isclose(resolution, submap_mapping(self._config).resolution, rel_tol=1e-3)
 
     def _add(self, request: Add, began: float) -> None:
         submap = request.submap

@@ -163,7 +163,13 @@ def test_submaps_with_other_cells_are_left_out_and_it_is_said(
 ) -> None:
     """The folder has submaps of a run with finer cells: today's are compared with each other all the same."""
     fine = with_settings(
-        config, {"mapping.resolution": 0.2, "submap.max_distance": 2.0, "map_folder": str(tmp_path)}
+        config,
+        {
+            "mapping.resolution": 0.2,
+            "submap.resolution": 0.2,
+            "submap.max_distance": 2.0,
+            "map_folder": str(tmp_path),
+        },
     )
     pipeline = MappingPipeline(fine)
     for step, _ in zip(ReturningDrive(), range(10), strict=False):
