@@ -67,6 +67,14 @@ class LoopClosure:
     reason: str
 
 
+def known_covariances(closer: LoopCloser) -> dict[int, Array] | None:
+    """The covariances of the poses; None where nothing can be said about them, as without GTSAM."""
+    try:
+        return closer.covariances()
+    except (SolverMissing, ValueError):
+        return None
+
+
 class LoopCloser:
     """Closes loops over submaps as they are finished. For one thread at a time.
 
@@ -162,6 +170,15 @@ class LoopCloser:
         """T_map_submap (4, 4), corrected, by number. The frame is where the odometry of the first drive began; drives
         that are not joined to it (`in_map`) stand in their own odometry's frame."""
         return dict(self._poses)
+
+    def covariances(self) -> dict[int, Array]:
+        """(6, 6) of each of `poses`, by number, over (x, y, z, roll, pitch, yaw) along the map's axes, relative to the
+        submap that holds its drive in place. SolverMissing without GTSAM; computed anew at each call."""
+        if not self._stations:
+            return {}
+        graph = self._graph([pair for pair in self._found if self._accepted(pair)])
+        found = graph.covariances({str(id): T for id, T in self._poses.items()})
+        return {int(name): covariance for name, covariance in found.items()}
 
     @property
     def skipped(self) -> dict[int, str]:
