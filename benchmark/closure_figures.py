@@ -11,7 +11,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from closure_nclt import SETTINGS, read_loop, submaps_of
+from closure_nclt import read_loop, submaps_of
 from closure_terrain import Submap, data_folder, from_dem, pose_error, terrains
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
@@ -20,7 +20,7 @@ from gpgmap_ros.closure import ClosureConfig, Registration, register
 from gpgmap_ros.closure.overlay import overlay
 from gpgmap_ros.closure.refinement import Alignment
 from gpgmap_ros.closure.surface import surface_of
-from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import GPGMap
 
@@ -169,7 +169,7 @@ def sliding(path: Path) -> None:
 def loop(path: Path, folder: Path) -> None:
     """The drive of bag_nclt_loop, and its first and last submap laid on each other by odometry and by registration."""
     scans = read_loop(folder)
-    submaps = submaps_of(scans, with_settings(Config(), SETTINGS))
+    submaps = submaps_of(scans, Config())
     first, last = submaps[0], submaps[-1]
     found = register(last.gpgmap, first.gpgmap, CONFIG)
     way = np.array([T[:2, 3] for _, _, T in scans])

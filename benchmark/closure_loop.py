@@ -2,9 +2,9 @@
 
 python benchmark/closure_loop.py [--settings mapping.resolution=0.3 ...] [--check-reference]
 
-Replays bag_nclt_loop (558 m on a campus) through the mapping pipeline, hands each finished submap to the LoopCloser,
-and compares with a reference that was not made with our maps (closure_nclt.py). A closure is false if it contradicts
-the odometry, corrected by the reference in proportion to the way, by more than 2 m or 5 degrees.
+Replays bag_nclt_loop (558 m on a campus) through the mapping pipeline with the default settings, hands each finished
+submap to the LoopCloser, and compares with a reference that was not made with our maps (closure_nclt.py). A closure is
+false if it contradicts the odometry, corrected by the reference in proportion to the way, by more than 2 m or 5 deg.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 
 import numpy as np
-from closure_nclt import SETTINGS, Array, check_reference, difference, read_loop, reference, submaps_of
+from closure_nclt import Array, check_reference, difference, read_loop, reference, submaps_of
 from closure_terrain import data_folder
 
 from gpgmap_ros.closure import LoopCloser
@@ -29,7 +29,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--settings", nargs="*", default=[], help="name=value, on top of those for this bag")
+    parser.add_argument("--settings", nargs="*", default=[], help="name=value, where not the default's")
     parser.add_argument("--check-reference", action="store_true", help="repeat the reference by GICP")
     args = parser.parse_args()
     folder = data_folder()
@@ -39,7 +39,7 @@ def main() -> int:
     scans = read_loop(folder / "bag_nclt_loop")
     if args.check_reference:
         check_reference(scans)
-    changes = SETTINGS | {name: float(value) for name, value in (item.split("=") for item in args.settings)}
+    changes = {name: float(value) for name, value in (item.split("=") for item in args.settings)}
     config = with_settings(Config(), changes)
     start = time.process_time()
     submaps = submaps_of(scans, config)

@@ -26,13 +26,6 @@ Array = NDArray[np.float64]
 Scan = tuple[int, Array, Array]
 """Stamp, points (N, 3), T_odom_velodyne (4, 4)."""
 
-SETTINGS = {
-    "mapping.resolution": 0.3,
-    "mapping.length_scale": 1.0,
-    "submap.size": 60.0,
-    "submap.max_distance": 25.0,
-}
-"""For scans thinned to 0.5 m: cells and length scale to match, and submaps large enough to share ground."""
 REFERENCE_SHIFT = (3.423, 0.848, 1.144)
 """Metres by which the odometry's last position must be moved."""
 REFERENCE_TURN = (0.72, -0.29, -1.62)

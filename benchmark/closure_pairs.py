@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 from closure_peers import PEERS
+from closure_table import markdown, plot
 from closure_terrain import OVERLAPS, Submap, Terrain, data_folder, middle_of, pose_error, terrains, true_pose
 from numpy.typing import NDArray
 from scipy.optimize import minimize
@@ -237,6 +238,7 @@ def main() -> int:
     parser.add_argument(
         "--calibrate", action="store_true", help="fit the acceptance probability to this draw"
     )
+    parser.add_argument("--plot", type=Path, help="file for a picture of the table")
     parser.add_argument("--out", type=Path, default=Path("out/closure"), help="folder for maps and results")
     args = parser.parse_args()
     folder = data_folder()
@@ -263,6 +265,9 @@ def main() -> int:
     print("-- all terrains; per overlap of 100, 70, 50, 35 %: right pose / accepted and right")
     for name, all_results in found.items():
         report(name, all_results)
+    print(markdown(found, recall_without_false))
+    if args.plot:
+        plot(found, args.plot)
     if "gpgmap_ros" in found:
         reliability(found["gpgmap_ros"])
     if args.calibrate:

@@ -279,8 +279,18 @@ class SubmapConfig(_Checked):
     """Pieces of map for recognising places again; the first limit reached ends one. A limit of 0 is none."""
 
     enabled: bool = setting(True, "make submaps")
-    size: float = setting(30.0, "extent of a submap in x and y, around where it began", "m", 0.1, 1e4)
-    max_distance: float = setting(10.0, "way driven in one submap", "m", 0.0, 1e5, dynamic=True)
+    size: float = setting(60.0, "extent of a submap in x and y, around where it began", "m", 0.1, 1e4)
+    resolution: float = setting(
+        0.3, "edge of a submap's cell: that of the map where that is larger", "m", low=0.001, high=100.0
+    )
+    length_scale: float = setting(
+        1.0,
+        "distance over which heights stay alike in a submap: that of the map where that is larger",
+        "m",
+        low=0.001,
+        high=1e4,
+    )
+    max_distance: float = setting(25.0, "way driven in one submap", "m", 0.0, 1e5, dynamic=True)
     max_angle: float = setting(
         0.0, "turning in one submap, left and right added up", "rad", 0.0, 1e4, dynamic=True
     )
@@ -314,10 +324,11 @@ class ClosureConfig(_Checked):
         high=100_000_000,
     )
     min_path: float = setting(
-        20.0,
-        "submaps of one drive are compared if so much way lies between them: nearer, odometry knows better",
+        -1.0,
+        "submaps of one drive are compared if so much way lies between them: nearer, odometry knows better "
+        "(-1: as much as both of them reach, so that a straight way has left the first behind)",
         "m",
-        low=0.0,
+        low=-1.0,
         high=1e6,
         dynamic=True,
     )
@@ -377,6 +388,13 @@ class ClosureConfig(_Checked):
         0.95, "a closure is accepted when it is at least this probable", low=0.5, high=1.0
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if -1.0 < self.min_path < 0.0:
+            raise ConfigError(
+                f"closure.min_path ({self.min_path}) must not be negative; -1 takes the submaps' reach"
+            )
+
 
 @dataclass(frozen=True)
 class Config(_Checked):
@@ -424,6 +442,12 @@ class Config(_Checked):
             raise ConfigError(
                 f"closure.publish_tf needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
                 "let map_frame be the frame of the odometry, as in 'odom'"
+            )
+        cell = max(self.submap.resolution, self.mapping.resolution)
+        if self.submap.enabled and self.submap.size < cell:
+            raise ConfigError(
+                f"submap.size ({self.submap.size} m) is smaller than one of its cells ({cell} m): "
+                "lower submap.resolution or mapping.resolution"
             )
 
 
@@ -504,11 +528,13 @@ def check_value(name: str, value: Any, default: Value, metadata: Mapping[str, An
 
 def unknown_name(name: str, known: set[str]) -> str:
     # People forget the group as often as they misspell: compare with the last part as well.
-    tails = {full.rsplit(".", 1)[-1]: full for full in sorted(known)}
-    near = difflib.get_close_matches(name, known, 1) or difflib.get_close_matches(
-        name.rsplit(".", 1)[-1], tails, 1
-    )
-    hint = f"did you mean '{tails.get(near[0], near[0])}'?" if near else "`gpgmap config` lists all settings"
+    tails: dict[str, list[str]] = {}
+    for full in sorted(known):
+        tails.setdefault(full.rsplit(".", 1)[-1], []).append(full)
+    near = difflib.get_close_matches(name, known, 1) if name not in tails else [name]
+    near = near or difflib.get_close_matches(name.rsplit(".", 1)[-1], tails, 1)
+    meant = " or ".join(f"'{full}'" for full in tails.get(near[0], near)) if near else ""
+    hint = f"did you mean {meant}?" if meant else "`gpgmap config` lists all settings"
     return f"unknown setting '{name}': {hint}"
 
 

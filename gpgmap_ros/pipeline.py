@@ -25,7 +25,7 @@ from gpgmap_ros.mapping.noise import (
     shared_variance,
 )
 from gpgmap_ros.mapping.submap_store import SubmapStore
-from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder
+from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder, submap_mapping
 from gpgmap_ros.mapping.window import prototype
 
 Array = NDArray[np.float64]
@@ -92,10 +92,8 @@ class MappingPipeline:
             self.submaps = SubmapStore(self._folder / "submaps", config)
         self._next_id = self.submaps.next_id if self.submaps else 0
         self._numbering = threading.Lock()
-        mapping = config.mapping
-        prototype(
-            mapping.length_scale, mapping.relief_std, mapping.resolution
-        )  # now, not with the first cloud
+        for mapping in (config.mapping, submap_mapping(config)):  # now, not with the first cloud
+            prototype(mapping.length_scale, mapping.relief_std, mapping.resolution)
         self.reset()
 
     @property

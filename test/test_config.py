@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from gpgmap_ros.config import (
+    ClosureConfig,
     Config,
     ConfigError,
     FilterConfig,
@@ -71,7 +72,7 @@ def test_plain_nested_settings_load_too(tmp_path: Path) -> None:
     ("name", "value", "message"),
     [
         ("mapping.resoluton", 0.1, "did you mean 'mapping.resolution'"),
-        ("resolution", 0.1, "did you mean 'mapping.resolution'"),
+        ("resolution", 0.1, "did you mean 'mapping.resolution' or 'submap.resolution'"),
         ("zzz", 0.1, "gpgmap config"),
         ("mapping.resolution", -1.0, r"mapping.resolution: -1.0 is outside \[0.001, 100.0\] m"),
         ("mapping.resolution", float("nan"), "mapping.resolution: nan is not a finite number"),
@@ -91,6 +92,8 @@ def test_a_wrong_setting_is_named_with_what_would_be_right(name: str, value: obj
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"filter.min_range \(9.0\) must be below filter.max_range \(5.0\)"):
         FilterConfig(min_range=9.0, max_range=5.0)
+    with pytest.raises(ConfigError, match=r"closure.min_path \(-0.5\) must not be negative; -1 takes"):
+        ClosureConfig(min_path=-0.5)
     with pytest.raises(ConfigError, match=r"size_x .* is smaller than one cell"):
         MappingConfig(size_x=0.5, resolution=1.0)
 

@@ -142,6 +142,26 @@ class PoseGraph:
         outliers = tuple(number for number, error in errors.items() if error > OUTLIER)
         return Solution(poses, outliers, errors, float(graph.error(values)))
 
+    def covariances(self, poses: Mapping[str, Array]) -> dict[str, Array]:
+        """(6, 6) of the pose of each submap at a solution, relative to the one that holds it in place.
+
+        Over (x, y, z, roll, pitch, yaw) along the map's axes; closures count as far as their kernel believes them.
+        ValueError where the graph does not determine them.
+        """
+        gtsam = load_gtsam()
+        keys = {name: k for k, name in enumerate(self._poses)}
+        values = gtsam.Values()
+        for name, k in keys.items():
+            values.insert(k, gtsam.Pose3(poses[name]))
+        kernel = gtsam.noiseModel.mEstimator.Cauchy.Create(KERNEL_WIDTH)
+        graph = self._graph(gtsam, keys, dict.fromkeys(self.anchors.values()), kernel)
+        try:
+            marginals = gtsam.Marginals(graph, values)
+            local = {name: np.array(marginals.marginalCovariance(k)) for name, k in keys.items()}
+        except RuntimeError as error:
+            raise ValueError(f"the poses are not determined: {str(error).strip().splitlines()[0]}") from error
+        return {name: map_covariance(poses[name], C) for name, C in local.items()}
+
     def _placed(self) -> tuple[dict[str, Array], dict[str, str]]:
         """Poses to start from, and the anchor of each submap."""
         between = [
@@ -232,6 +252,16 @@ def local_covariance(edge: Closure) -> Array:
     M[:3, 3:] = M[3:, :3] = R.T
     local = M @ edge.covariance @ M.T
     return 0.5 * (local + local.T)
+
+
+def map_covariance(T_map_submap: Array, local: Array) -> Array:
+    """(6, 6) over (x, y, z, roll, pitch, yaw) along the map's axes, of GTSAM's over (rotation, translation) along the
+    submap's own: `local_covariance` backwards."""
+    R = T_map_submap[:3, :3]
+    M = np.zeros((6, 6))
+    M[:3, 3:] = M[3:, :3] = R
+    out = M @ local @ M.T
+    return 0.5 * (out + out.T)
 
 
 def squared_error(closure: Closure, poses: Mapping[str, Array]) -> float:

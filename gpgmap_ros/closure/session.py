@@ -67,6 +67,14 @@ class LoopClosure:
     reason: str
 
 
+def known_covariances(closer: LoopCloser) -> dict[int, Array] | None:
+    """The covariances of the poses; None where nothing can be said about them, as without GTSAM."""
+    try:
+        return closer.covariances()
+    except (SolverMissing, ValueError):
+        return None
+
+
 class LoopCloser:
     """Closes loops over submaps as they are finished. For one thread at a time.
 
@@ -162,6 +170,15 @@ class LoopCloser:
         """T_map_submap (4, 4), corrected, by number. The frame is where the odometry of the first drive began; drives
         that are not joined to it (`in_map`) stand in their own odometry's frame."""
         return dict(self._poses)
+
+    def covariances(self) -> dict[int, Array]:
+        """(6, 6) of each of `poses`, by number, over (x, y, z, roll, pitch, yaw) along the map's axes, relative to the
+        submap that holds its drive in place. SolverMissing without GTSAM; computed anew at each call."""
+        if not self._stations:
+            return {}
+        graph = self._graph([pair for pair in self._found if self._accepted(pair)])
+        found = graph.covariances({str(id): T for id, T in self._poses.items()})
+        return {int(name): covariance for name, covariance in found.items()}
 
     @property
     def skipped(self) -> dict[int, str]:
@@ -442,11 +459,19 @@ class LoopCloser:
         out = set()
         for id, prior in priors.items():
             other = self._stations[id]
-            near = other.drive == station.drive and station.driven - other.driven < self.config.min_path
+            near = other.drive == station.drive and station.driven - other.driven < self._least_way(
+                station, other
+            )
             apart = float(np.hypot(*prior.T_target_source[:2, 3])) - station.radius - other.radius
             if near or apart > REACH_STDS * np.sqrt(prior.covariance[0, 0]):
                 out.add(other.name)
         return out
+
+    def _least_way(self, a: Station, b: Station) -> float:
+        """Metres of way between two submaps of one drive from which on it is worth comparing them."""
+        if self.config.min_path >= 0.0:
+            return self.config.min_path
+        return (a.radius + b.radius) / np.sqrt(2.0)  # a radius reaches to a corner, the way leaves by an edge
 
     def _paths_from(self, id: int) -> dict[int, float]:
         """Metres of way from one submap to each that is joined to it, along odometry and accepted closures.

@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,9 +28,12 @@ from gpgmap_ros.closure.requests import (
     Start,
     Update,
 )
-from gpgmap_ros.closure.session import LoopCloser, LoopClosure
+from gpgmap_ros.closure.session import LoopCloser, LoopClosure, known_covariances
 from gpgmap_ros.mapping import ArchiveError, GPGMap, SubmapStore
 from gpgmap_ros.mapping.stitching import Stitcher, StitchError, stitch
+from gpgmap_ros.mapping.submaps import submap_mapping
+
+T = TypeVar("T")
 
 NICENESS = 10
 """How far the process stands back behind others."""
@@ -75,7 +79,7 @@ class Closing:
             self._answer(
                 Problem(
                     f"{other} submaps of earlier runs are not compared: their cells are not "
-                    f"{self._config.mapping.resolution:g} m wide"
+                    f"{submap_mapping(self._config).resolution:g} m wide"
                 )
             )
         if self._closer.newest is not None:
@@ -104,7 +108,7 @@ class Closing:
         return gpgmap
 
     def _fits(self, resolution: float) -> bool:
-        return math.isclose(resolution, self._config.mapping.resolution, rel_tol=1e-3)
+        return math.isclose(resolution, submap_mapping(self._config).resolution, rel_tol=1e-3)
 
     def _add(self, request: Add, began: float) -> None:
         submap = request.submap
@@ -145,10 +149,11 @@ class Closing:
             raise StitchError("there is no finished submap yet")
         poses = {id: T for id, T in closer.poses.items() if closer.one_frame(id, closer.newest)}
         frame, fine = config.closure.frame, config.mapping.resolution
+        covariances = known_covariances(closer)
         rows, columns = Stitcher(self._store, poses, config, frame).grid.shape
         most = config.closure.global_map_cells
         coarser = max(1, math.ceil(math.sqrt(rows * columns / most)))
-        return stitch(self._store, poses, config, frame, coarser * fine, most_cells=2 * most)
+        return stitch(self._store, poses, config, frame, coarser * fine, 2 * most, covariances)
 
     def _update(self, compared: list[LoopClosure], began: float) -> Update:
         closer = self._closer
@@ -159,8 +164,7 @@ class Closing:
         believed = [c for c in closures if c.a in poses and (c.accepted or closer.registered(c.a, c.b))]
         news = [c for c in closures if c.accepted and (c.a, c.b) not in self._told]
         self._told |= {(c.a, c.b) for c in news}
-        trajectory = closer.trajectory
-        trajectory = trajectory[:: max(1, math.ceil(len(trajectory) / MOST_TRACK))]
+        trajectory = thinned(closer.trajectory, MOST_TRACK)
         return Update(
             compared=compared,
             news=news,
@@ -186,6 +190,13 @@ class Closing:
             self._closer.save(self._folder / FILE, surfaces=False)
         except OSError as error:
             self._answer(Problem(f"closures could not be written: {error}"))
+
+
+def thinned(items: list[T], most: int) -> list[T]:
+    """At most so many of the items, evenly spread; the first and the last are always among them."""
+    if len(items) <= most:
+        return items
+    return [items[round(k * (len(items) - 1) / (most - 1))] for k in range(most)]
 
 
 def main() -> int:

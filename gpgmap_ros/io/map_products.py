@@ -13,11 +13,12 @@ from gpgmap_ros.config import Config
 from gpgmap_ros.io.geotiff import Crs, write_geotiff
 from gpgmap_ros.io.staged import staged
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.layers import BASE
+from gpgmap_ros.mapping.layers import BASE, POSE_VARIANCE
 
 UNITS = {
     "elevation": "m",
     "variance": "m^2",
+    "pose_variance": "m^2",
     "gradient_x": "m/m",
     "gradient_y": "m/m",
     "gradient_x_variance": "(m/m)^2",
@@ -46,10 +47,13 @@ class MapError(ValueError):
 def write_geotiffs(
     folder: Path, gpgmap: GPGMap, crs: Crs, layers: Iterable[str] = GEOTIFF_LAYERS
 ) -> list[Path]:
-    """One file for each layer. The variance is that of known ground: elsewhere there is nodata, as in the others."""
+    """One file for each layer, and for `pose_variance` where the map has it.
+
+    The variance is that of known ground: elsewhere there is nodata, as in the others.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name in layers:
+    for name in (*layers, *([POSE_VARIANCE] if POSE_VARIANCE in gpgmap.layers else [])):
         path = folder / f"{name}.tif"
         layer = gpgmap[name]
         if name.endswith("variance"):
@@ -67,7 +71,7 @@ def write_map_npz(path: Path, gpgmap: GPGMap, crs: Crs) -> None:
     with staged(path) as beside, beside.open("wb") as file:
         np.savez_compressed(
             file,
-            **{name: gpgmap[name] for name in BASE},
+            **{name: gpgmap[name] for name in (*BASE, POSE_VARIANCE) if name in gpgmap.layers},
             origin=np.array(gpgmap.grid.origin),
             resolution=gpgmap.grid.resolution,
             frame_id=gpgmap.frame_id,
@@ -83,7 +87,7 @@ def read_map_npz(path: Path, config: Config | None = None) -> tuple[GPGMap, Crs]
             missing = [name for name in (*BASE, "origin", "resolution") if name not in file.files]
             if missing:
                 raise MapError(f"{path}: no map: it lacks {', '.join(missing)}")
-            layers = {name: file[name] for name in BASE}
+            layers = {name: file[name] for name in (*BASE, POSE_VARIANCE) if name in file.files}
             origin, resolution = file["origin"], float(file["resolution"])
             frame = str(file["frame_id"]) if "frame_id" in file.files else "map"
             stamp = int(file["stamp"]) if "stamp" in file.files else 0

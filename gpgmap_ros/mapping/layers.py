@@ -64,6 +64,8 @@ def gradient_visual(layers: Mapping[str, Layer], config: VisualConfig) -> Layer:
 
 BASE = ("elevation", "variance", "gradient_x", "gradient_y", "gradient_x_variance", "gradient_y_variance")
 """Layers that come from the posterior itself."""
+POSE_VARIANCE = "pose_variance"
+"""Layer of a stitched map: what the uncertainty of the submaps' poses adds to the variance; not every map has it."""
 DERIVED: dict[str, Callable[[Mapping[str, Layer], LayerSettings], Layer]] = {
     "gradient_magnitude": lambda layers, _: gradient_magnitude(layers),
     "upper_bound": lambda layers, _: bound(layers, BOUND_STDS),

@@ -7,6 +7,10 @@ knows the submaps that reach it and loads those alone.
 
 Heights are a deviation from the ground at large, a surface that is bilinear between nodes many length scales apart, so
 that hills of any height fit one prior and tiles join without a step.
+
+The layer `variance` is what the clouds say if the poses are right. Where the poses' covariances are given, the layer
+`pose_variance` is what these add (pose_variance.py): the sum is the variance of a height at given coordinates, the
+first alone that of heights against their neighbours, which move with them.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import apply
 from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.gpgmap import LEAST_VARIANCE, GPGMap
-from gpgmap_ros.mapping.layers import BASE
+from gpgmap_ros.mapping.layers import BASE, POSE_VARIANCE
+from gpgmap_ros.mapping.pose_variance import Witness, pose_variance
 from gpgmap_ros.mapping.submap_store import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap
 
@@ -67,6 +72,7 @@ def stitch(
     frame_id: str = "map",
     resolution: float | None = None,
     most_cells: int = MOST_CELLS,
+    covariances: Mapping[int, Array] | None = None,
 ) -> GPGMap:
     """The global map of the submaps that have a pose, in one piece.
 
@@ -74,8 +80,10 @@ def stitch(
     config: prior and limits, as the submaps were made with
     resolution: edge of a cell in metres, `mapping.resolution` unless given
     most_cells: StitchError beyond it: take a coarser resolution, or tile by tile (`stitched_tiles`)
+    covariances: (6, 6) of the poses by number, over (x, y, z, roll, pitch, yaw) along the map's axes, as
+        `LoopCloser.covariances` has them: the map then has the layer `pose_variance`
     """
-    stitcher = Stitcher(submaps, poses, config, frame_id, resolution)
+    stitcher = Stitcher(submaps, poses, config, frame_id, resolution, covariances)
     rows, columns = stitcher.grid.shape
     if rows * columns > most_cells:
         coarser = stitcher.grid.resolution * np.sqrt(rows * columns / most_cells)
@@ -86,11 +94,12 @@ def stitch(
     prior = config.mapping.relief_std**2
     slope = prior / config.mapping.length_scale**2
     empty = {"variance": prior, "gradient_x_variance": slope, "gradient_y_variance": slope}
-    layers = {name: np.full((rows, columns), empty.get(name, np.nan), dtype=np.float32) for name in BASE}
+    names = BASE if covariances is None else (*BASE, POSE_VARIANCE)
+    layers = {name: np.full((rows, columns), empty.get(name, np.nan), dtype=np.float32) for name in names}
     for tile in stitcher:
         row, column = cells_between(stitcher.grid, tile.grid)
         part = np.s_[row : row + tile.grid.shape[0], column : column + tile.grid.shape[1]]
-        for name in BASE:
+        for name in names:
             layers[name][part] = tile[name]
     return GPGMap(stitcher.grid, layers, frame_id, stitcher.stamp, config)
 
@@ -101,9 +110,10 @@ def stitched_tiles(
     config: Config,
     frame_id: str = "map",
     resolution: float | None = None,
+    covariances: Mapping[int, Array] | None = None,
 ) -> Iterator[GPGMap]:
     """The same map piece by piece, for any extent: the tiles in which something is known, row by row from the south."""
-    yield from Stitcher(submaps, poses, config, frame_id, resolution)
+    yield from Stitcher(submaps, poses, config, frame_id, resolution, covariances)
 
 
 class Stitcher:
@@ -119,11 +129,14 @@ class Stitcher:
         config: Config,
         frame_id: str = "map",
         resolution: float | None = None,
+        covariances: Mapping[int, Array] | None = None,
     ) -> None:
-        self._config, self._frame_id = config, frame_id
+        self._config, self._frame_id, self._covariances = config, frame_id, covariances
         self._parts = list(parts_of(submaps, poses))
         if not self._parts:
             raise StitchError("there is no submap with a pose to stitch")
+        if covariances is not None:
+            check_covariances(self._parts, covariances)
         self._cache: OrderedDict[int, tuple[Array, Array]] = OrderedDict()
         bounds = np.array([part.bounds for part in self._parts])
         low, high = bounds[:, :2].min(axis=0), bounds[:, 2:].max(axis=0)
@@ -206,8 +219,22 @@ class Stitcher:
             layers[f"gradient_{axis}_variance"] = np.maximum(
                 posterior.gradient_variance[core][..., k], LEAST_VARIANCE
             )
+        if self._covariances is not None:
+            layers[POSE_VARIANCE] = pose_variance(
+                grid, layers["elevation"], gradient, self._witnesses(parts), mapping.length_scale
+            )
         layers = {name: layer.astype(np.float32) for name, layer in layers.items()}
         return GPGMap(grid, layers, self._frame_id, self.stamp, self._config)
+
+    def _witnesses(self, parts: list[Part]) -> list[Witness]:
+        """The submaps with the covariances of their poses."""
+        assert self._covariances is not None
+        out = []
+        for part in parts:
+            xyz, variance = self._points(part)
+            covariance = np.asarray(self._covariances[part.id], dtype=np.float64)
+            out.append(Witness(part.T_map_submap[:3, 3], covariance, xyz[:, :2], 1.0 / variance))
+        return out
 
     def _points(self, part: Part) -> tuple[Array, Array]:
         """Points (N, 3) of a submap in the global frame and their variances (N,)."""
@@ -303,6 +330,15 @@ def parts_of(submaps: Iterable[Submap] | SubmapStore, poses: Mapping[int, Array]
             T = poses[submap.id]
             bounds = moved_bounds(submap.gpgmap.grid, T)
             yield Part(submap.id, T, bounds, submap.last_stamp, lambda submap=submap: submap)
+
+
+def check_covariances(parts: Iterable[Part], covariances: Mapping[int, Array]) -> None:
+    for part in parts:
+        if part.id not in covariances:
+            raise StitchError(f"submap {part.id} has a pose, but its covariance is not given")
+        covariance = np.asarray(covariances[part.id], dtype=np.float64)
+        if covariance.shape != (6, 6) or not np.isfinite(covariance).all():
+            raise StitchError(f"the covariance of submap {part.id} must be 6 x 6 and finite")
 
 
 def _loader(store: SubmapStore, id: int) -> Callable[[], Submap]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gp_core.grid import Grid
-from gpgmap_ros.config import Config
+from gpgmap_ros.config import Config, MappingConfig
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping.cells import flat_cells
 from gpgmap_ros.mapping.elevation_map import ElevationMap
@@ -62,6 +62,22 @@ class Submap:
     points: PseudoPoints | None = field(default=None, repr=False)
 
 
+def submap_mapping(config: Config) -> MappingConfig:
+    """How a submap is mapped: as the map around the robot, but larger, coarser and smoother.
+
+    To recognise a place takes ground of many length scales, seen without gaps between the points; what the map around
+    the robot shows beyond that is of no use to it. A map that is coarser itself has submaps like it.
+    """
+    submap, mapping = config.submap, config.mapping
+    return dataclasses.replace(
+        mapping,
+        size_x=submap.size,
+        size_y=submap.size,
+        resolution=max(submap.resolution, mapping.resolution),
+        length_scale=max(submap.length_scale, mapping.length_scale),
+    )
+
+
 class SubmapBuilder:
     """The submap that is being made.
 
@@ -71,9 +87,7 @@ class SubmapBuilder:
     def __init__(self, config: Config, T_map_robot: Array, stamp: int, session: int) -> None:
         self.T_map_submap = gravity_aligned(T_map_robot)
         self.config = config
-        size = config.submap.size
-        mapping = dataclasses.replace(config.mapping, size_x=size, size_y=size)
-        self._map = ElevationMap(mapping, centre=(0.0, 0.0))
+        self._map = ElevationMap(submap_mapping(config), centre=(0.0, 0.0))
         self._seen = np.zeros(self._map.grid.shape, dtype=bool)
         self._session, self._first_stamp, self._last_stamp = session, stamp, stamp
         self._position, self._yaw = T_map_robot[:3, 3].copy(), yaw_of(T_map_robot)

@@ -39,6 +39,7 @@ from gpgmap_ros.closure.requests import (
 )
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping import SubmapStore
+from gpgmap_ros.mapping.layers import POSE_VARIANCE
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.nodes.health import Warnings, resident_megabytes
 from gpgmap_ros.nodes.messages import (
@@ -187,7 +188,8 @@ class LoopClosing:
         if answer.gpgmap is None:
             self._warnings.warn("global map", f"no global map: {answer.problem}")
         else:
-            self._global_map.publish(grid_map_message(answer.gpgmap, GLOBAL_MAP_LAYERS))
+            extra = [POSE_VARIANCE] if POSE_VARIANCE in answer.gpgmap.layers else []
+            self._global_map.publish(grid_map_message(answer.gpgmap, (*GLOBAL_MAP_LAYERS, *extra)))
         if self._outdated:
             self._want_global_map()
 

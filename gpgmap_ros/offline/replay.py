@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gpgmap_ros.closure.session import LoopCloser, LoopClosure
+from gpgmap_ros.closure.session import LoopCloser, LoopClosure, known_covariances
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.io.bags import BagError
@@ -160,9 +160,10 @@ class Replay:
             poses |= self.closer.poses
             if self.closer.solver_error:
                 self.tally.warn(f"poses were not corrected: {self.closer.solver_error}")
-        return self._timed("stitch", self._stitch, poses)
+        covariances = None if self.closer is None else known_covariances(self.closer)
+        return self._timed("stitch", self._stitch, poses, covariances)
 
-    def _stitch(self, poses: dict[int, Array]) -> GPGMap:
+    def _stitch(self, poses: dict[int, Array], covariances: dict[int, Array] | None) -> GPGMap:
         """One map of all submaps, in coarser cells where it would not fit into the memory."""
         source = self._pipeline.submaps or list(self._in_memory.values())
         rows, columns = Stitcher(source, poses, self._config).grid.shape
@@ -172,7 +173,8 @@ class Replay:
             self.tally.warn(
                 f"the whole map is written in cells of {resolution:g} m: finer ones would need too much memory"
             )
-        return stitch(source, poses, self._config, self._config.map_frame, resolution)
+        frame = self._config.map_frame
+        return stitch(source, poses, self._config, frame, resolution, covariances=covariances)
 
     @property
     def odometry(self) -> Trajectory:

@@ -56,6 +56,8 @@ def fitted(config: Config, recording: Recording, topic: str, given: Collection[s
         "mapping.size_x": max(config.mapping.size_x, MAP_CELLS * edge),
         "mapping.size_y": max(config.mapping.size_y, MAP_CELLS * edge),
         "submap.size": size,
+        "submap.resolution": max(config.submap.resolution, edge),
+        "submap.length_scale": max(config.submap.length_scale, LENGTH_CELLS * edge),
         "submap.max_distance": max(config.submap.max_distance, SUBMAP_WAY * size)
         if config.submap.max_distance
         else 0.0,

@@ -17,7 +17,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = [
     "--set", "mapping.size_x=14", "--set", "mapping.size_y=14", "--set", "mapping.length_scale=0.6",
     "--set", "filter.max_range=8", "--set", "submap.size=16", "--set", "submap.max_distance=4",
-    "--set", "closure.min_path=8",
+    "--set", "submap.resolution=0.1", "--set", "submap.length_scale=0.6", "--set", "closure.min_path=8",
 ]  # fmt: skip
 
 

@@ -35,10 +35,19 @@ def test_sparse_clouds_get_coarser_cells_and_larger_submaps(tmp_path):
         assert found.config.mapping.resolution == 0.5
         assert found.config.mapping.length_scale >= 3.0 * 0.5
         assert found.config.submap.size == pytest.approx(100.0)
+        assert found.config.submap.resolution == found.config.mapping.resolution
+        assert found.config.submap.length_scale == found.config.mapping.length_scale
         assert "0.5 m" in found.reason
         assert fitted(Config(), recording, POINTS_TOPIC, {"mapping.resolution"}).config == Config()
         kept = with_settings(Config(), {"submap.size": 44.0})
         assert fitted(kept, recording, POINTS_TOPIC, {"submap.size"}).config.submap.size == 44.0
+
+
+def test_clouds_between_the_cells_of_the_map_and_of_submaps_change_the_map_alone(tmp_path):
+    with Recording([recorded(tmp_path / "medium", 0.2)]) as recording:
+        found = fitted(Config(), recording, POINTS_TOPIC, set()).config
+    assert found.mapping.resolution == 0.2
+    assert found.submap == Config().submap
 
 
 def test_dense_clouds_leave_everything_as_it_is(tmp_path):

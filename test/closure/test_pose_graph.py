@@ -139,3 +139,34 @@ def test_bad_input_is_refused(loop):
         graph.add_first("y", np.eye(4))
     with pytest.raises(ValueError, match="empty"):
         PoseGraph().solve()
+
+
+def test_covariances_grow_along_the_way_and_a_closure_takes_them_back(loop):
+    pytest.importorskip("gtsam")
+    truth, steps, driven = loop
+    graph = graph_of(loop)
+    poses = {str(k): T for k, T in enumerate(driven)}
+    found = graph.covariances(poses)
+    assert found["0"].max() < 1e-10
+    # one step: the odometry's own, turned from the axes of the first submap to those of the map
+    M = np.kron(np.eye(2), truth[0][:3, :3])
+    np.testing.assert_allclose(found["1"], M @ ODOMETRY @ M.T, atol=1e-9)
+    # many: against drives whose every step errs at random
+    rng = np.random.default_rng(4)
+    ends = []
+    for _ in range(1500):
+        T = truth[0]
+        for step in steps[:8]:
+            e = rng.multivariate_normal(np.zeros(6), ODOMETRY)
+            noisy = step.copy()
+            noisy[:3, :3] = Rotation.from_rotvec(e[3:]).as_matrix() @ step[:3, :3]
+            noisy[:3, 3] += e[:3]
+            T = T @ noisy
+        turn = Rotation.from_matrix(T[:3, :3] @ driven[8][:3, :3].T).as_rotvec()
+        ends.append([*(T - driven[8])[:3, 3], *turn])
+    np.testing.assert_allclose(np.std(ends, axis=0), np.sqrt(np.diag(found["8"])), rtol=0.1)
+    graph.add_closure(closure_between(truth, COUNT, 0))
+    closed = graph.covariances(graph.solve().poses)
+    assert np.sqrt(closed[str(COUNT)][0, 0]) < 0.06 < np.sqrt(found[str(COUNT)][0, 0])
+    for k in (6, 12, 18):
+        assert np.trace(closed[str(k)][:2, :2]) < 0.7 * np.trace(found[str(k)][:2, :2])

@@ -16,6 +16,7 @@ import pytest
 
 from gpgmap_ros.closure.process import MOST_WAITING, ClosureProcess
 from gpgmap_ros.closure.requests import Add, GlobalMap, MakeGlobalMap, Problem, Reject, Rejected, Update
+from gpgmap_ros.closure.worker import thinned
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.pipeline import MappingPipeline
@@ -93,6 +94,9 @@ def test_every_request_is_answered(listener: Any, submaps: list[Submap], folder:
     answer = one.next(GlobalMap)
     assert answer.gpgmap is not None, answer.problem
     assert answer.gpgmap.known.sum() > 1000
+    added = answer.gpgmap["pose_variance"]
+    assert (added[answer.gpgmap.known] >= 0.0).all()
+    assert np.nanmax(added) > 0.0
     a, b = (int(number) for number in last.pairs[last.accepted][0])
     one.process.ask(Reject(b, a, 7))
     after = one.next(Update)
@@ -163,7 +167,13 @@ def test_submaps_with_other_cells_are_left_out_and_it_is_said(
 ) -> None:
     """The folder has submaps of a run with finer cells: today's are compared with each other all the same."""
     fine = with_settings(
-        config, {"mapping.resolution": 0.2, "submap.max_distance": 2.0, "map_folder": str(tmp_path)}
+        config,
+        {
+            "mapping.resolution": 0.2,
+            "submap.resolution": 0.2,
+            "submap.max_distance": 2.0,
+            "map_folder": str(tmp_path),
+        },
     )
     pipeline = MappingPipeline(fine)
     for step, _ in zip(ReturningDrive(), range(10), strict=False):
@@ -205,3 +215,13 @@ def test_memory_is_bounded_where_the_child_falls_behind(listener: Any, submaps: 
         assert "map_folder" in problem.text
     finally:
         os.kill(one.process.pid, signal.SIGCONT)
+
+
+def test_a_path_that_is_thinned_keeps_its_ends() -> None:
+    for count in (1, 9, 10, 11, 19, 20, 21, 1234):
+        kept = thinned(list(range(count)), 10)
+        assert len(kept) == min(count, 10)
+        assert (kept[0], kept[-1]) == (0, count - 1)
+        assert len(set(kept)) == len(kept)
+        steps = np.diff(kept)
+        assert len(steps) == 0 or steps.max() - steps.min() <= 1

@@ -10,20 +10,13 @@ from rosbags.typesys import get_typestore
 from scipy.spatial.transform import Rotation
 
 from gpgmap_ros.closure import ClosureDatabase, PosePrior, register
-from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.io.bags import STORE, read_raw
 from gpgmap_ros.io.pointcloud2 import read_xyz
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.pipeline import MappingPipeline
 
-SETTINGS = {
-    "mapping.resolution": 0.3,
-    "mapping.length_scale": 1.0,
-    "submap.size": 60.0,
-    "submap.max_distance": 25.0,
-}
-"""Cells to match scans that were thinned to 0.5 m."""
 DRIFT = (3.423, 0.848, 1.144, 0.72, -0.29, -1.62)
 """At the last pose, by GICP of all points of the last and the first scans (benchmark/closure_loop.py): x, y, z (m),
 rotation vector (deg); good to 0.05 m and 0.3 deg."""
@@ -33,7 +26,7 @@ ENDS = 6
 
 @pytest.fixture(scope="module")
 def drive(data_folder: Path) -> tuple[list[Submap], np.ndarray, np.ndarray]:
-    """The submaps, the last pose by odometry, and the transform that takes the drift at the end away."""
+    """The submaps by default settings, the last pose by odometry, and what takes the drift at the end away."""
     bag = data_folder / "bag_nclt_loop"
     if not bag.is_dir():
         pytest.skip("no bag_nclt_loop in the data folder")
@@ -49,7 +42,7 @@ def drive(data_folder: Path) -> tuple[list[Submap], np.ndarray, np.ndarray]:
                 poses[stamp] = np.eye(4)
                 poses[stamp][:3, :3] = Rotation.from_quat([q.x, q.y, q.z, q.w]).as_matrix()
                 poses[stamp][:3, 3] = p.x, p.y, p.z
-    pipeline = MappingPipeline(with_settings(Config(), SETTINGS))
+    pipeline = MappingPipeline(Config())
     submaps = [pipeline.add_cloud(clouds[s], poses[s], s).submap for s in sorted(clouds)]
     submaps.append(pipeline.finish_submap())
     last = poses[max(poses)]

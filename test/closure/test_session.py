@@ -206,6 +206,20 @@ def test_submaps_out_of_reach_are_not_compared(drive: Drive) -> None:
     assert 6 in compared
 
 
+def test_by_default_a_submap_is_compared_when_the_way_has_left_it_behind(world: World) -> None:
+    """There and back again: submaps reach 24 m to each side, so that 44 m of way are too few and 88 m are enough."""
+    places = [(x, 128.0) for x in (80.0, 102.0, 124.0, 146.0, 124.0, 102.0)]
+    there_and_back = Drive(world, places, first=0, session=SECOND, noise_seed=700)
+    closer = LoopCloser(
+        ClosureConfig(threads=1, matches=100, drift_position=CONFIG.drift_position, drift_rotation=0.02)
+    )
+    compared = {submap.id: {c.a for c in closer.add(submap)} for submap in there_and_back.submaps}
+    assert not compared[1]
+    assert 2 not in compared[4]  # the same place
+    assert 1 in compared[5]
+    assert {3, 4}.isdisjoint(compared[5])
+
+
 def test_saved_and_loaded_it_goes_on_the_same(drive: Drive, closed: LoopCloser, tmp_path: Path) -> None:
     half = LoopCloser(CONFIG)
     for submap in drive.submaps[:12]:

@@ -22,6 +22,8 @@ CONFIG = with_settings(
         "mapping.relief_std": 0.7,
         "filter.max_range": 12.0,
         "submap.size": 16.0,
+        "submap.resolution": 0.1,
+        "submap.length_scale": 0.4,
         "submap.max_distance": 8.0,
     },
 )

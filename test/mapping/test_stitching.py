@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 
 CONFIG = Config(
     mapping=MappingConfig(resolution=0.1, length_scale=0.5, relief_std=0.3, finest_std=0.001),
-    submap=SubmapConfig(size=8.0),
+    submap=SubmapConfig(size=8.0, resolution=0.1, length_scale=0.5),
 )
 NOISE = 0.03
 PLACES = {0: (0.0, 0.0, 0.3), 1: (2.4, 0.7, 1.4), 2: (4.4, 2.6, 2.5)}
@@ -177,7 +177,9 @@ def test_the_ground_at_large_follows_hills_and_knows_its_slope() -> None:
 def test_the_slope_of_a_long_hillside_is_that_of_its_heights() -> None:
     """Longer than the nodes of the ground are apart, so that most of the slope is the ground's."""
     config = dataclasses.replace(
-        CONFIG, mapping=dataclasses.replace(CONFIG.mapping, length_scale=0.5), submap=SubmapConfig(size=60.0)
+        CONFIG,
+        mapping=dataclasses.replace(CONFIG.mapping, length_scale=0.5),
+        submap=dataclasses.replace(CONFIG.submap, size=60.0),
     )
     rng = np.random.default_rng(2)
     xy = rng.uniform(-1.0, 1.0, (40000, 2)) * [28.0, 1.0]

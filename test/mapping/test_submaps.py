@@ -9,19 +9,42 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpgmap_ros.config import Config, FilterConfig, MappingConfig, SubmapConfig
+from gpgmap_ros.config import Config, ConfigError, FilterConfig, MappingConfig, SubmapConfig
 from gpgmap_ros.geometry import apply, inverse
 from gpgmap_ros.mapping import ArchiveError, SubmapStore
 from gpgmap_ros.mapping.layers import BASE
-from gpgmap_ros.mapping.submaps import SubmapBuilder, cropped, gravity_aligned, yaw_of
+from gpgmap_ros.mapping.submaps import SubmapBuilder, cropped, gravity_aligned, submap_mapping, yaw_of
 from gpgmap_ros.pipeline import EndedSubmap, MappingPipeline
 
 CONFIG = Config(
     mapping=MappingConfig(resolution=0.2, size_x=4.0, size_y=4.0, length_scale=0.8, relief_std=0.5),
     filter=FilterConfig(min_range=0.2, max_range=20.0),
-    submap=SubmapConfig(enabled=True, size=6.0, max_distance=1.0),
+    submap=SubmapConfig(enabled=True, size=6.0, resolution=0.2, length_scale=0.8, max_distance=1.0),
 )
 VARIANCE = 0.02**2
+
+
+def test_submaps_are_coarser_than_the_map_and_never_finer() -> None:
+    own = submap_mapping(Config())
+    assert (own.size_x, own.size_y) == (60.0, 60.0)
+    assert (own.resolution, own.length_scale) == (0.3, 1.0)
+    assert Config().mapping.resolution == 0.1  # that of the map around the robot is its own
+    coarse = Config(mapping=MappingConfig(resolution=0.5, length_scale=2.0))
+    assert (submap_mapping(coarse).resolution, submap_mapping(coarse).length_scale) == (0.5, 2.0)
+    builder = SubmapBuilder(Config(), np.eye(4), 0, 0)
+    xy = np.random.default_rng(0).uniform(-3.0, 3.0, (2000, 2))
+    builder.add(np.column_stack([xy, ground(*xy.T)]), np.full(2000, VARIANCE), np.eye(4), 1)
+    submap = builder.finished(0, "request")
+    assert submap is not None
+    assert submap.gpgmap.grid.resolution == 0.3
+
+
+def test_a_submap_smaller_than_its_cells_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"submap\.size \(0\.2 m\) is smaller than one of its cells \(0\.3 m\)"
+    ):
+        Config(submap=SubmapConfig(size=0.2))
+    Config(submap=SubmapConfig(enabled=False, size=0.2))
 
 
 def pose(x: float, y: float, yaw: float, z: float = 1.0, pitch: float = 0.0) -> np.ndarray:
@@ -96,7 +119,9 @@ def test_a_submap_is_the_terrain_in_its_own_frame() -> None:
 def test_the_first_limit_reached_ends_it(
     limits: dict[str, float], poses: list[tuple[float, float, float]], expected: list[str | None]
 ) -> None:
-    config = dataclasses.replace(CONFIG, submap=SubmapConfig(enabled=True, size=6.0, **limits))
+    config = dataclasses.replace(
+        CONFIG, submap=SubmapConfig(size=6.0, resolution=0.2, length_scale=0.8, **limits)
+    )
     builder = SubmapBuilder(config, pose(*poses[0]), 0, 0)
     found = []
     for k, (x, y, yaw) in enumerate(poses):
@@ -107,7 +132,7 @@ def test_the_first_limit_reached_ends_it(
 
 
 def test_the_area_is_that_of_the_cells_seen() -> None:
-    config = dataclasses.replace(CONFIG, submap=SubmapConfig(size=6.0, max_area=1.0))
+    config = dataclasses.replace(CONFIG, submap=dataclasses.replace(CONFIG.submap, max_area=1.0))
     builder = SubmapBuilder(config, pose(0, 0, 0), 0, 0)
     points = np.array([[0.1, 0.1, 0.0], [0.15, 0.1, 0.0], [0.3, 0.1, 0.0], [99.0, 0.0, 0.0]])
     builder.add(points, np.full(4, VARIANCE), pose(0, 0, 0), 0)

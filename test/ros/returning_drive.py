@@ -100,6 +100,7 @@ PARAMETERS = {
     "filter.min_height": -20.0,
     "gate.enabled": False,
     "submap.size": 16.0,
+    "submap.resolution": 0.25,
     "submap.max_distance": 5.0,
     "closure.min_path": 25.0,
     "closure.drift_rotation": 0.02,
