@@ -26,7 +26,7 @@ from gpgmap_ros.mapping.noise import (
 )
 from gpgmap_ros.mapping.submap_store import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder
-from gpgmap_ros.mapping.window import prototype
+from gpgmap_ros.mapping.window import GLANCE, prototype
 
 Array = NDArray[np.float64]
 
@@ -93,9 +93,8 @@ class MappingPipeline:
         self._next_id = self.submaps.next_id if self.submaps else 0
         self._numbering = threading.Lock()
         mapping = config.mapping
-        prototype(
-            mapping.length_scale, mapping.relief_std, mapping.resolution
-        )  # now, not with the first cloud
+        for tiles in (None, GLANCE):  # now, not with the first cloud
+            prototype(mapping.length_scale, mapping.relief_std, mapping.resolution, tiles)
         self.reset()
 
     @property
@@ -203,7 +202,7 @@ class MappingPipeline:
         """The map as it is known now; None before the first cloud."""
         if self._map is None:
             return None
-        self._look(self._map)
+        self._look(self._map, closely=True)
         return self._map.gpgmap(self._config.map_frame, self._stamp, self._config)
 
     def finish_submap(self, ended_by: str = "request") -> Submap | None:
@@ -307,9 +306,9 @@ class MappingPipeline:
             return Verdict(np.ones(len(xyz), dtype=bool), np.empty((0, 2)))
         return self._gate.judge(xyz, variance, self._surface, elevation_map.grid)
 
-    def _look(self, elevation_map: ElevationMap) -> None:
-        """Keep the surface as it is now, to compare points with and to know their incidence."""
-        posterior = elevation_map.posterior()
+    def _look(self, elevation_map: ElevationMap, closely: bool = False) -> None:
+        """Keep the surface as it is now, to compare points with and to know their incidence: a glance will do."""
+        posterior = elevation_map.posterior() if closely else elevation_map.glance()
         self._surface = Surface(posterior, ~elevation_map.unknown(posterior), self._stamp)
 
 
