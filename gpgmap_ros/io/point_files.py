@@ -211,7 +211,7 @@ def _npz(path: Path) -> PointSource:
     def read(stride: int) -> Iterator[Array]:
         streams = [_npy_rows(path, member, stride) for member in members]
         for parts in zip(*streams, strict=True):
-            yield (parts[0][:, :3] if whole else np.column_stack(parts)).astype(np.float64) + offset
+            yield np.add(parts[0][:, :3] if whole else np.column_stack(parts), offset, dtype=np.float64)
 
     return PointSource(path, count, crs, read)
 
