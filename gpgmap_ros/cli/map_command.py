@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> None:
     epsg, classes = epsg_from(arguments.crs), classes_from(arguments.classes)
     if arguments.memory < 16:
         raise UsageError(f"--memory {arguments.memory}: at least 16 MB are needed")
-    from gpgmap_ros.io.point_files import open_points
+    from gpgmap_ros.io.points import open_points
     from gpgmap_ros.io.run_folder import RunFolder
     from gpgmap_ros.io.staged import write_json
     from gpgmap_ros.offline.surveying import collect, plan, remove_tiles, survey_report, write_survey

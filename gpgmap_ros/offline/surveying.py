@@ -18,7 +18,7 @@ from gp_core.grid import Grid
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.geotiff import TILE, Crs, GeoTiffWriter
 from gpgmap_ros.io.map_products import GEOTIFF_LAYERS, UNITS, write_map_npz
-from gpgmap_ros.io.point_files import PointSource
+from gpgmap_ros.io.points import PointSource
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.staged import write_text
 from gpgmap_ros.mapping import GPGMap

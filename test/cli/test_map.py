@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gpgmap_ros.config import Config, with_settings
-from gpgmap_ros.io.point_files import PIECE, PointFileError, epsg_of, open_points
+from gpgmap_ros.io.points import PIECE, PointFileError, open_points
+from gpgmap_ros.io.points.las import epsg_of
 from gpgmap_ros.mapping.survey import Survey, Trend, trend_of
 from gpgmap_ros.offline.surveying import read_ahead
 
@@ -268,9 +269,13 @@ def test_pieces_are_read_one_ahead_in_order_and_errors_arrive() -> None:
             yield np.full((2, 3), float(number))
         raise PointFileError("it ends here")
 
-    seen = []
-    with pytest.raises(PointFileError, match="it ends here"):
+    seen: list[float] = []
+
+    def use() -> None:
         for piece in read_ahead(pieces()):
             seen.append(piece[0, 0])
             assert len(begun) <= len(seen) + 1, "more than one piece ahead: memory would not be bounded"
+
+    with pytest.raises(PointFileError, match="it ends here"):
+        use()
     assert seen == [0.0, 1.0, 2.0, 3.0, 4.0]
