@@ -36,12 +36,14 @@ SURVEY_EDGE = 300.0  # metres
 TARGET_REPLAY, TARGET_POINTS = 20.0, 5e6
 
 
-def gpgmap(*arguments: object) -> tuple[dict[str, Any], float, float]:
+def gpgmap(*arguments: object, one_core: bool = False) -> tuple[dict[str, Any], float, float]:
     """What the command says with --json; seconds of the clock and of the processors."""
+    core = {min(os.sched_getaffinity(0))}
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     result = subprocess.run(
         [sys.executable, "-m", "gpgmap_ros.cli", *map(str, arguments), "--json"],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=(lambda: os.sched_setaffinity(0, core)) if one_core else None,
     )  # fmt: skip
     if result.returncode:
         raise SystemExit(f"gpgmap {arguments[0]} failed:\n{result.stderr}")
@@ -68,8 +70,8 @@ def replay(folder: Path, bag: Path) -> None:
         print(f"    {name:<20} {seconds:6.2f} s")
 
 
-def survey(folder: Path, count: int) -> tuple[float, float]:
-    """A survey flown in strips; points per second of reading and adding, and the most memory used, MB."""
+def survey(folder: Path, count: int) -> None:
+    """A survey flown in strips: points per second of reading and adding, and the most memory used."""
     rng, done = np.random.default_rng(0), np.arange(count) / count
     strip, along = np.floor(done * 10), (done * 10) % 1
     x = np.where(strip % 2, 1.0 - along, along) * SURVEY_EDGE
@@ -82,15 +84,18 @@ def survey(folder: Path, count: int) -> tuple[float, float]:
         offset=np.array([500000.0, 4000000.0, 100.0]),
         epsg=32611,
     )
-    summary, clock, cpu = gpgmap(
-        "map", file, "--out", folder / f"map_{count}", "--set", "mapping.resolution=0.5"
-    )
+    for one_core in (False, True):
+        out = folder / f"map_{count}_{one_core}"
+        summary, clock, cpu = gpgmap(
+            "map", file, "--out", out, "--set", "mapping.resolution=0.5", one_core=one_core
+        )
+        points, memory = summary["points"], summary["largest_memory_mb"]
+        stages = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary["timings_s"].items())
+        print(f"  {count:>11,} points on {'one core ' if one_core else 'all cores'}"
+              f"   {points['per_processor_second'] / 1e6:5.2f} M points per s of a processor"
+              f"   {points['per_second'] / 1e6:5.2f} M points/s   {memory:5.0f} MB"
+              f"   {clock:5.1f} s in all, {cpu:.1f} s CPU ({stages})")  # fmt: skip
     file.unlink()
-    speed, memory = summary["points"]["per_second"], summary["largest_memory_mb"]
-    stages = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary["timings_s"].items())
-    numbers = f"{speed / 1e6:5.2f} M points/s   {memory:5.0f} MB   {clock:5.1f} s in all, {cpu:.1f} s CPU"
-    print(f"  {count:>11,} points   {numbers} ({stages})")
-    return speed, memory
 
 
 def profile(folder: Path, bag: Path) -> None:
@@ -124,7 +129,7 @@ def main() -> None:
                 profile(folder, bag)
         else:
             print(f"replay skipped: no {bag}; set GPGMAP_DATA")
-        target = f"target {TARGET_POINTS / 1e6:.0f} M points/s"
+        target = f"target {TARGET_POINTS / 1e6:.0f} M points/s and core"
         print(f"gpgmap map, NPZ, {SURVEY_EDGE:.0f} x {SURVEY_EDGE:.0f} m in cells of 0.5 m ({target}):")
         for count in arguments.points:
             survey(folder, count)

@@ -26,7 +26,7 @@ from gpgmap_ros.mapping.noise import (
 )
 from gpgmap_ros.mapping.submap_store import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder, submap_mapping
-from gpgmap_ros.mapping.window import prototype
+from gpgmap_ros.mapping.window import GLANCE, prototype
 
 Array = NDArray[np.float64]
 
@@ -92,8 +92,9 @@ class MappingPipeline:
             self.submaps = SubmapStore(self._folder / "submaps", config)
         self._next_id = self.submaps.next_id if self.submaps else 0
         self._numbering = threading.Lock()
-        for mapping in (config.mapping, submap_mapping(config)):  # now, not with the first cloud
-            prototype(mapping.length_scale, mapping.relief_std, mapping.resolution)
+        local, submap = config.mapping, submap_mapping(config)
+        for mapping, tiles in ((local, None), (local, GLANCE), (submap, None)):  # now, not with the first cloud
+            prototype(mapping.length_scale, mapping.relief_std, mapping.resolution, tiles)
         self.reset()
 
     @property
@@ -201,7 +202,7 @@ class MappingPipeline:
         """The map as it is known now; None before the first cloud."""
         if self._map is None:
             return None
-        self._look(self._map)
+        self._look(self._map, closely=True)
         return self._map.gpgmap(self._config.map_frame, self._stamp, self._config)
 
     def finish_submap(self, ended_by: str = "request") -> Submap | None:
@@ -305,9 +306,9 @@ class MappingPipeline:
             return Verdict(np.ones(len(xyz), dtype=bool), np.empty((0, 2)))
         return self._gate.judge(xyz, variance, self._surface, elevation_map.grid)
 
-    def _look(self, elevation_map: ElevationMap) -> None:
-        """Keep the surface as it is now, to compare points with and to know their incidence."""
-        posterior = elevation_map.posterior()
+    def _look(self, elevation_map: ElevationMap, closely: bool = False) -> None:
+        """Keep the surface as it is now, to compare points with and to know their incidence: a glance will do."""
+        posterior = elevation_map.posterior() if closely else elevation_map.glance()
         self._surface = Surface(posterior, ~elevation_map.unknown(posterior), self._stamp)
 
 

@@ -9,7 +9,7 @@ DESCRIPTION = """Print a script that makes the shell complete gpgmap's commands,
 starts nothing when you press Tab: everything is in the script."""
 EXAMPLES = """examples:
   echo 'source <(gpgmap completion bash)' >> ~/.bashrc
-  gpgmap completion zsh > "${fpath[1]}/_gpgmap"
+  gpgmap completion zsh > "${fpath[1]}/_gpgmap"       or, after compinit: source <(gpgmap completion zsh)
   gpgmap completion fish > ~/.config/fish/completions/gpgmap.fish
 """
 SHELLS = ("bash", "zsh", "fish")
@@ -116,12 +116,20 @@ def zsh(parser: argparse.ArgumentParser) -> str:
         lines.append(
             f"        '*:argument:({' '.join(fixed)})' ;;" if fixed else "        '*:file:_files' ;;"
         )
-    lines += ["    esac ;;", "  esac", "}", '_gpgmap "$@"']
+    lines += [
+        "    esac ;;",
+        "  esac",
+        "}",
+        "# read as a function from fpath it completes; sourced, it says what completes gpgmap",
+        'if [[ "$funcstack[1]" == _gpgmap ]]; then _gpgmap "$@"; else compdef _gpgmap gpgmap; fi',
+    ]
     return "\n".join(lines) + "\n"
 
 
 def zsh_values(action: argparse.Action) -> str:
     values = choices_of(action)
+    if values and values[0].endswith("="):  # the value follows at once
+        return f'{{compadd -S "" - {" ".join(values)}}}'
     return f"({' '.join(values)})" if values else "_files"
 
 

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> None:
     epsg, classes = epsg_from(arguments.crs), classes_from(arguments.classes)
     if arguments.memory < 16:
         raise UsageError(f"--memory {arguments.memory}: at least 16 MB are needed")
-    from gpgmap_ros.io.point_files import open_points
+    from gpgmap_ros.io.points import open_points
     from gpgmap_ros.io.run_folder import RunFolder
     from gpgmap_ros.io.staged import write_json
     from gpgmap_ros.offline.surveying import collect, plan, remove_tiles, survey_report, write_survey
@@ -96,8 +96,7 @@ def run(arguments: argparse.Namespace) -> None:
                     count, f"{count / 1e6:.1f} M points  {count / spent / 1e6:.1f} M/s  {left:.0f} s left"
                 )
 
-            survey, adding = collect(sources, planned, tiles, arguments.memory << 20, progress)
-        reading = time.monotonic() - start - adding
+            survey, spent = collect(sources, planned, tiles, arguments.memory << 20, progress)
         if not survey.count:
             raise RuntimeError(f"no points: {', '.join(str(path) for path in arguments.files)} (see --class)")
         with ProgressBar("solving", 1) as bar:
@@ -114,12 +113,18 @@ def run(arguments: argparse.Namespace) -> None:
     grid = survey.grid
     summary |= {
         "status": "complete",
-        "points": {"used": survey.count, "per_second": round(survey.count / (adding + reading), 1)},
+        "points": {
+            "used": survey.count,
+            "per_second": round(survey.count / (spent.adding + spent.reading), 1),
+            "per_processor_second": round(survey.count / spent.processors, 1),
+        },
         "map": {
             "resolution_m": grid.resolution, "cells": list(grid.shape), "origin": list(grid.origin), **numbers,
         },
         "timings_s": {
-            "adding": round(adding, 3), "reading": round(reading, 3), "solving and writing": round(solving, 3),
+            "adding": round(spent.adding, 3),
+            "reading": round(spent.reading, 3),
+            "solving and writing": round(solving, 3),
         },
         "largest_memory_mb": round(largest_memory(), 1),
         "seconds": {"all": round(time.monotonic() - begin, 3)},

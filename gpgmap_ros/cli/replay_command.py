@@ -131,7 +131,7 @@ def replayed(
     interrupted = follow(replay, recording, limits, arguments.rate, viewer)
     replay.end()
     mapped = time.monotonic() - begin
-    with ProgressBar("writing the results", 5) as bar:
+    with ProgressBar("writing the results", 3) as bar:
         bar.update(0, "map")
         gpgmap = replay.stitched()
         summary["status"] = "interrupted" if interrupted else "complete"

@@ -31,6 +31,7 @@ from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.mcap_scan import Channel, Scan
 from gpgmap_ros.io.ros1_scan import Ros1Scan
 from gpgmap_ros.io.sqlite_scan import SqliteScan
+from gpgmap_ros.io.unpacking import PACKED, Unpacked
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -100,11 +101,15 @@ class Recording:
     _parts: list[_Part] = field(init=False, default_factory=list, repr=False)
     _missing: list[str] = field(init=False, default_factory=list, repr=False)
     _damage: dict[Path, list[str]] = field(init=False, default_factory=dict, repr=False)
+    _unpacked_files: list[Unpacked] = field(init=False, default_factory=list, repr=False)
 
     @property
     def losses(self) -> list[str]:
         """Sentences about what could not be read; complete after `messages` has been read to its end."""
-        return [*self._missing, *(text for texts in self._damage.values() for text in texts)]
+        found = [*self._missing, *(text for texts in self._damage.values() for text in texts)]
+        for item in self._unpacked_files:
+            found = [text.replace(str(item.file), str(item.path)) for text in found]
+        return found
 
     def __enter__(self) -> Recording:
         try:
@@ -133,6 +138,8 @@ class Recording:
             with suppress(*DAMAGE):
                 part.close()
         self._parts.clear()
+        for unpacked in self._unpacked_files:
+            unpacked.close()
 
     def of_type(self, *type_names: str) -> list[Topic]:
         """Topics of these types, as in `sensor_msgs/msg/PointCloud2`, by name."""
@@ -175,8 +182,12 @@ class Recording:
             raise BagError(
                 f"{path}: no bag: expected a folder, or a file that ends in {', '.join(FILES[:3])}"
             )
-        if path.suffix == ".zstd":
-            raise BagError(f"{path}: is compressed as a whole: unpack it (`zstd -d`), or name its folder")
+        if path.suffix in PACKED:
+            unpacked = self._unpacked(path)
+            try:
+                return self._opened_file(unpacked)
+            except BagError as error:
+                raise BagError(str(error).replace(str(unpacked), str(path))) from error
         opener = _ros1_part if ending in (".bag", ".active") else _ros2_part
         try:
             return opener(path)
@@ -187,6 +198,14 @@ class Recording:
                 f"{path}: has no usable index ({_one_line(error)}): scanned from its beginning"
             )
             return self._scanned(path)
+
+    def _unpacked(self, path: Path) -> Path:
+        """A file that is compressed as a whole, as it is until this recording is closed."""
+        unpacked = Unpacked(path)
+        self._unpacked_files.append(unpacked)
+        if unpacked.damage:
+            self._missing.append(f"{path}: could be unpacked only in part ({unpacked.damage})")
+        return unpacked.file
 
     def _scanned(self, path: Path) -> _Part:
         """A file without index: one look through it says what is in it, as far as it goes."""
@@ -212,6 +231,10 @@ class Recording:
     @staticmethod
     def _scan_notes(path: Path, scan: AnyScan) -> list[str]:
         notes = [f"{path}: {scan.lost} damaged chunks were left out"] if scan.lost else []
+        if isinstance(scan, Scan) and scan.skipped:
+            notes.append(
+                f"{path}: {scan.skipped:,} damaged bytes were skipped; the chunks after them were used"
+            )
         return [*notes, f"{path}: {scan.end}; what is before it was used"] if scan.end else notes
 
     # -- reading -----------------------------------------------------------------------------------------
@@ -231,11 +254,11 @@ class Recording:
             note = f"{part.path}: damaged after {count} of {expected} messages ({_one_line(error)})"
             files = _files_of(part.path)
             # of several readings the last one counts: the first ones only look at the beginning
-            if count and files and all(_ending(file) == ".mcap" for file in files):
+            if files and all(_ending(file) == ".mcap" for file in files):
                 notes = self._damage[part.path] = [f"{note}; the chunks that are whole were used"]
                 for file in files:
                     scan = _scan_of(file)
-                    yield from _scanned_messages(file, topics, time + 1, stop, scan)
+                    yield from _scanned_messages(file, topics, time + 1 if count else start, stop, scan)
                     notes.extend(self._scan_notes(file, scan))
             else:
                 self._damage[part.path] = [f"{note}; what is before it was used"]
@@ -297,7 +320,7 @@ def _files_of(path: Path) -> list[Path]:
 
 def _ending(path: Path) -> str:
     """The file's own ending, that of a compression left away."""
-    return Path(path.stem).suffix if path.suffix == ".zstd" else path.suffix
+    return Path(path.stem).suffix if path.suffix in PACKED else path.suffix
 
 
 def _one_line(error: BaseException) -> str:

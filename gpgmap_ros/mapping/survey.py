@@ -106,17 +106,15 @@ class Survey:
         """Take in points (N, 3), all finite."""
         if not len(xyz):
             return
-        xy = np.ascontiguousarray(xyz[:, :2])
-        z = xyz[:, 2] - self._trend.at(xy)
+        xyz = np.ascontiguousarray(xyz)
         self.count += len(xyz)
-        low, high = _box(xy)
+        low, high = _box(xyz)
         self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
         edges = np.array([spacing * TILE_BLOCKS for spacing in self._prior.spacing])
         first = np.floor(low / edges).astype(np.int64)
         count = np.floor(high / edges).astype(np.int64) - first + 1
-        order, starts = _by_tile(xy, edges, first, count)
-        if len(starts) > 2:
-            xy, z = xy[order], z[order]
+        trend = self._trend
+        xy, z, starts = _by_tile(xyz, edges, first, count, trend.heights, *trend.origin, trend.edge)
         for number in np.flatnonzero(np.diff(starts)):
             part = slice(starts[number], starts[number + 1])
             row, column = divmod(int(number), int(count[0]))
@@ -233,59 +231,70 @@ def _limited_blocks(s: Statistics, most: float) -> Blocks:
 
 
 @njit(cache=True, nogil=True)
-def _box(xy):  # type: ignore[no-untyped-def]
+def _box(xyz):  # type: ignore[no-untyped-def]
     """Smallest and largest x and y: NumPy takes twenty times as long along the longer axis."""
-    low, high = xy[0].copy(), xy[0].copy()
-    for n in range(len(xy)):
-        for axis in range(2):
-            low[axis] = min(low[axis], xy[n, axis])
-            high[axis] = max(high[axis], xy[n, axis])
-    return low, high
+    x_min, x_max, y_min, y_max = xyz[0, 0], xyz[0, 0], xyz[0, 1], xyz[0, 1]
+    for n in range(len(xyz)):
+        x, y = xyz[n, 0], xyz[n, 1]
+        x_min, x_max = min(x_min, x), max(x_max, x)
+        y_min, y_max = min(y_min, y), max(y_max, y)
+    return np.array([x_min, y_min]), np.array([x_max, y_max])
 
 
 @njit(cache=True, nogil=True)
-def _by_tile(xy, edges, first, count):  # type: ignore[no-untyped-def]
-    """Order (N,) of the points by tile, row by row, and where each tile begins (tiles + 1,): a counting sort."""
+def _by_tile(xyz, edges, first, count, heights, x0, y0, edge):  # type: ignore[no-untyped-def]
+    """Positions (N, 2) and heights above the trend (N,) in order of the tiles, row by row, and where each tile begins
+    (tiles + 1,): a counting sort. One pass over the points where there could be five: they come from memory.
+    """
     tiles = count[0] * count[1]
-    tile = np.empty(len(xy), dtype=np.int64)
+    tile = np.empty(len(xyz), dtype=np.int32)
     starts = np.zeros(tiles + 1, dtype=np.int64)
-    for n in range(len(xy)):
-        i = min(max(int(np.floor(xy[n, 0] / edges[0])) - first[0], 0), count[0] - 1)
-        j = min(max(int(np.floor(xy[n, 1] / edges[1])) - first[1], 0), count[1] - 1)
+    for n in range(len(xyz)):
+        i = min(max(int(np.floor(xyz[n, 0] / edges[0])) - first[0], 0), count[0] - 1)
+        j = min(max(int(np.floor(xyz[n, 1] / edges[1])) - first[1], 0), count[1] - 1)
         tile[n] = j * count[0] + i
         starts[tile[n] + 1] += 1
     for k in range(tiles):
         starts[k + 1] += starts[k]
     fill = starts[:-1].copy()
-    order = np.empty(len(xy), dtype=np.int64)
-    for n in range(len(xy)):
-        order[fill[tile[n]]] = n
+    xy, z = np.empty((len(xyz), 2)), np.empty(len(xyz))
+    for n in range(len(xyz)):
+        to = fill[tile[n]]
         fill[tile[n]] += 1
-    return order, starts
+        x, y = xyz[n, 0], xyz[n, 1]
+        xy[to, 0], xy[to, 1] = x, y
+        z[to] = xyz[n, 2] - _spline_height(x, y, heights, x0, y0, edge)
+    return xy, z, starts
 
 
 @njit(cache=True, nogil=True)
 def _spline_heights(xy, heights, x0, y0, edge):  # type: ignore[no-untyped-def]
-    """As `_spline` without gradients: every point of a survey comes through here."""
-    rows, columns = heights.shape
+    """As `_spline` without gradients."""
     out = np.empty(len(xy))
     for n in range(len(xy)):
-        u, v = (xy[n, 0] - x0) / edge, (xy[n, 1] - y0) / edge
-        i, j = int(np.floor(u)), int(np.floor(v))
-        s, t = u - i, v - j
-        s1, t1 = 1.0 - s, 1.0 - t
-        a0, a3 = s1 * s1 * s1 / 6.0, s * s * s / 6.0
-        a1, a2 = 2.0 / 3.0 - 0.5 * s * s * (2.0 - s), 2.0 / 3.0 - 0.5 * s1 * s1 * (2.0 - s1)
-        b = (t1 * t1 * t1 / 6.0, 2.0 / 3.0 - 0.5 * t * t * (2.0 - t),
-             2.0 / 3.0 - 0.5 * t1 * t1 * (2.0 - t1), t * t * t / 6.0)  # fmt: skip
-        i0, i1 = min(max(i - 1, 0), columns - 1), min(max(i, 0), columns - 1)
-        i2, i3 = min(max(i + 1, 0), columns - 1), min(max(i + 2, 0), columns - 1)
-        total = 0.0
-        for m in range(4):
-            row = heights[min(max(j + m - 1, 0), rows - 1)]
-            total += b[m] * (a0 * row[i0] + a1 * row[i1] + a2 * row[i2] + a3 * row[i3])
-        out[n] = total
+        out[n] = _spline_height(xy[n, 0], xy[n, 1], heights, x0, y0, edge)
     return out
+
+
+@njit(inline="always")
+def _spline_height(x, y, heights, x0, y0, edge):  # type: ignore[no-untyped-def]
+    """Every point of a survey comes through here."""
+    rows, columns = heights.shape
+    u, v = (x - x0) / edge, (y - y0) / edge
+    i, j = int(np.floor(u)), int(np.floor(v))
+    s, t = u - i, v - j
+    s1, t1 = 1.0 - s, 1.0 - t
+    a0, a3 = s1 * s1 * s1 / 6.0, s * s * s / 6.0
+    a1, a2 = 2.0 / 3.0 - 0.5 * s * s * (2.0 - s), 2.0 / 3.0 - 0.5 * s1 * s1 * (2.0 - s1)
+    b = (t1 * t1 * t1 / 6.0, 2.0 / 3.0 - 0.5 * t * t * (2.0 - t),
+         2.0 / 3.0 - 0.5 * t1 * t1 * (2.0 - t1), t * t * t / 6.0)  # fmt: skip
+    i0, i1 = min(max(i - 1, 0), columns - 1), min(max(i, 0), columns - 1)
+    i2, i3 = min(max(i + 1, 0), columns - 1), min(max(i + 2, 0), columns - 1)
+    total = 0.0
+    for m in range(4):
+        row = heights[min(max(j + m - 1, 0), rows - 1)]
+        total += b[m] * (a0 * row[i0] + a1 * row[i1] + a2 * row[i2] + a3 * row[i3])
+    return total
 
 
 @njit(cache=True, nogil=True)

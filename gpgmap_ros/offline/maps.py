@@ -8,7 +8,7 @@ import numpy as np
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.io.map_products import MapError, read_map_npz
-from gpgmap_ros.io.point_files import SUFFIXES, open_points
+from gpgmap_ros.io.points import SUFFIXES, open_points
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.mapping import GPGMap, SubmapStore, gpgmap_from_points
 

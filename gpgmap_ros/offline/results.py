@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +49,35 @@ def write_results(
     stage("trajectory and closures")
     write_tum(folder.odometry, odometry)
     write_tum(folder.trajectory, corrected)
-    closures = replay.closer.closures if replay.closer is not None else []
-    poses: dict[int, Array] = dict(replay.closer.poses) if replay.closer is not None else {}
     if replay.closer is not None and replay.submaps:
         replay.closer.write_g2o(folder.graph)
-        write_json(folder.closures, [closure_row(item) for item in closures])
-    crs = Crs(name=f"local frame '{replay.config.map_frame}'")
-    if gpgmap is not None:
-        stage("layers")
-        write_map(folder, gpgmap, crs)
+        write_json(folder.closures, [closure_row(item) for item in replay.closer.closures])
     summary = {**summary, **numbers(replay, gpgmap, odometry, corrected)}
-    stage("report")
-    content = Content(
+    stage("layers and report")
+    with ThreadPoolExecutor(1, "layers") as beside:
+        written = None
+        if gpgmap is not None:
+            dict(gpgmap.layers)  # now, not in both threads
+            crs = Crs(name=f"local frame '{replay.config.map_frame}'")
+            written = beside.submit(write_map, folder, gpgmap, crs)
+        content = page_of(replay, gpgmap, summary, odometry, corrected)
+        if written is not None:
+            written.result()
+    write_report(folder.report, content)
+    return summary
+
+
+def page_of(
+    replay: Replay,
+    gpgmap: GPGMap | None,
+    summary: dict[str, Any],
+    odometry: Trajectory,
+    corrected: Trajectory,
+) -> Content:
+    """What the report says of a replay."""
+    closures = replay.closer.closures if replay.closer is not None else []
+    poses: dict[int, Array] = dict(replay.closer.poses) if replay.closer is not None else {}
+    return Content(
         title=summary["name"],
         subtitle=f"GPGMap report · {', '.join(Path(item).name for item in summary['sources'])}",
         abstract=abstract(summary),
@@ -77,8 +95,6 @@ def write_results(
         files=FILES,
         made=made(),
     )
-    write_report(folder.report, content)
-    return summary
 
 
 FILES = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from gp_core.grid import Grid
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.geotiff import TILE, Crs, GeoTiffWriter
 from gpgmap_ros.io.map_products import GEOTIFF_LAYERS, UNITS, write_map_npz
-from gpgmap_ros.io.point_files import PointSource
+from gpgmap_ros.io.points import PointSource
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.staged import write_text
 from gpgmap_ros.mapping import GPGMap
@@ -125,19 +126,38 @@ def nice(edge: float) -> float:
     )
 
 
+@dataclass(frozen=True)
+class Spent:
+    """Seconds: adding points, waiting for them to be read (they are read beside), and of all processors for both."""
+
+    adding: float
+    reading: float
+    processors: float
+
+
 def collect(
     sources: list[PointSource], planned: Plan, folder: Path, memory: int, progress: Callable[[int], None]
-) -> tuple[Survey, float]:
-    """Read all points once; the survey, and the seconds that adding (not reading) took. progress: told the points"""
+) -> tuple[Survey, Spent]:
+    """Read all points once; the survey, and what it took. progress: told the points"""
+    start, cpu = time.perf_counter(), time.process_time()
     survey = Survey(planned.config, planned.trend, folder, memory)
     adding = 0.0
     for source in sources:
-        for piece in source.pieces():
+        for piece in read_ahead(source.pieces()):
             begin = time.perf_counter()
             survey.add(piece)
             adding += time.perf_counter() - begin
             progress(survey.count)
-    return survey, adding
+    return survey, Spent(adding, time.perf_counter() - start - adding, time.process_time() - cpu)
+
+
+def read_ahead(pieces: Iterator[Array]) -> Iterator[Array]:
+    """The same pieces; while one is used the next is read in another thread, and no more than that."""
+    with ThreadPoolExecutor(1, "reading") as reader:
+        following = reader.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = reader.submit(next, pieces, None)
+            yield piece
 
 
 def windows(survey: Survey) -> Iterator[tuple[slice, slice]]:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from gp_core.grid import Grid, GridGP
 from gp_core.kernels import RBF
 from gpgmap_ros.config import Config, with_settings
-from gpgmap_ros.io.point_files import PointSource
 from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
+from gpgmap_ros.io.points import PointSource
 from gpgmap_ros.io.recordings import Decoder, Recording
 from gpgmap_ros.mapping.filters import select_ground
 from gpgmap_ros.mapping.noise import height_variance, sensor_model

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,33 +130,45 @@ def closure_views(
     closures: LoopClosure; poses: T_map_submap, corrected; map_of: the map of a submap by its number
     """
     order = sorted(closures, key=lambda item: (not item.accepted, item.a - item.b, -item.probability))
-    views = []
-    for number, item in enumerate(order):
-        view = {
-            "a": item.a,
-            "b": item.b,
-            "accepted": bool(item.accepted),
-            "probability": float(item.probability),
-            "overlap": float(item.overlap),
-            "reason": item.reason,
-            "from": np.round(poses[item.a][:2, 3], 3).tolist(),
-            "to": np.round(poses[item.b][:2, 3], 3).tolist(),
-            "shift": np.round(item.T_a_b[:3, 3], 3).tolist(),
-            "yaw": float(np.degrees(np.arctan2(item.T_a_b[1, 0], item.T_a_b[0, 0]))),
-        }
-        std = np.sqrt(np.clip(np.diagonal(item.covariance), 0.0, None))
-        view["std"] = [float(value) for value in std] if np.isfinite(std).all() else None
-        if number < MOST_VIEWS and view["std"] is not None:
-            view |= side_by_side(map_of(item.b), map_of(item.a), item.T_a_b)
-        views.append(view)
-    return views
+    shown = [item for item in order[:MOST_VIEWS] if np.isfinite(_std(item)).all()]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # moving, drawing and compressing pictures hold no lock
+        pictures = dict(
+            zip(
+                ((item.a, item.b) for item in shown),
+                pool.map(lambda item: side_by_side(map_of(item.b), map_of(item.a), item.T_a_b), shown),
+                strict=True,
+            )
+        )
+    return [closure_view(item, poses) | pictures.get((item.a, item.b), {}) for item in order]
+
+
+def closure_view(item: Any, poses: Mapping[int, Array]) -> dict[str, Any]:
+    """What the page says of a closure."""
+    std = _std(item)
+    return {
+        "a": item.a,
+        "b": item.b,
+        "accepted": bool(item.accepted),
+        "probability": float(item.probability),
+        "overlap": float(item.overlap),
+        "reason": item.reason,
+        "from": np.round(poses[item.a][:2, 3], 3).tolist(),
+        "to": np.round(poses[item.b][:2, 3], 3).tolist(),
+        "shift": np.round(item.T_a_b[:3, 3], 3).tolist(),
+        "yaw": float(np.degrees(np.arctan2(item.T_a_b[1, 0], item.T_a_b[0, 0]))),
+        "std": [float(value) for value in std] if np.isfinite(std).all() else None,
+    }
+
+
+def _std(item: Any) -> Array:
+    return np.sqrt(np.clip(np.diagonal(item.covariance), 0.0, None))
 
 
 def side_by_side(source: GPGMap, target: GPGMap, T_target_source: Array) -> dict[str, Any]:
     pair = pair_of(source, target, T_target_source)
     residual = pair.residual
     known = residual[np.isfinite(residual)]
-    pictures = {name: data_uri(png(pixels, level=9)) for name, pixels in pair_pictures(pair).items()}
+    pictures = {name: data_uri(png(pixels, level=6)) for name, pixels in pair_pictures(pair).items()}
     return {
         "pictures": pictures,
         "size": [pair.grid.shape[1], pair.grid.shape[0]],

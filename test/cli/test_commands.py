@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,6 +24,7 @@ from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import Trajectory, TrajectoryError, read_tum, write_tum
 from gpgmap_ros.mapping.conversions import GridMapGeometry, layer_from_grid_map
 
+HERE = Path(__file__).parent
 NAMES = [command.name for command in COMMANDS]
 
 
@@ -98,13 +100,62 @@ def test_bash_completes(gpgmap, tmp_path: Path) -> None:
     assert completed("gpgmap", "map", "compl") == ["completion.bash"]
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_can_read_their_script(gpgmap, tmp_path: Path, shell: str) -> None:
-    script = gpgmap("completion", shell).stdout
-    assert all(name in script for name in NAMES)
-    if shutil.which(shell):
-        (tmp_path / "script").write_text(script)
-        subprocess.run([shell, "-n", "script"], cwd=tmp_path, check=True)
+def test_every_shell_gets_every_command(gpgmap) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        script = gpgmap("completion", shell).stdout
+        assert all(name in script for name in NAMES), shell
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+def test_fish_completes(gpgmap, tmp_path: Path) -> None:
+    (tmp_path / "completion.fish").write_text(gpgmap("completion", "fish").stdout)
+
+    def completed(line: str) -> list[str]:
+        result = subprocess.run(
+            ["fish", "--no-config", "-c", f"source completion.fish; complete -C '{line}'"],
+            cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ, "HOME": str(tmp_path)},
+        )  # fmt: skip
+        assert not result.stderr
+        return [text.split("\t")[0] for text in result.stdout.splitlines()]
+
+    assert set(completed("gpgmap ")) == set(NAMES)
+    assert completed("gpgmap rep") == ["replay"]
+    assert set(completed("gpgmap replay --o")) == {"--odom", "--out", "--overwrite"}
+    assert completed("gpgmap replay bag --set mapping.reso") == ["mapping.resolution="]
+    assert set(completed("gpgmap export run --to ")) >= {"geotiff", "ply", "nav2"}
+    assert completed("gpgmap map compl") == ["completion.fish"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes(gpgmap, tmp_path: Path) -> None:
+    script = gpgmap("completion", "zsh").stdout
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "functions" / "_gpgmap").write_text(script)
+    (tmp_path / "survey.las").touch()
+
+    def completed(line: str) -> tuple[set[str], str]:
+        """What is offered, and the line afterwards."""
+        result = subprocess.run(
+            ["zsh", "-f", str(HERE / "completions.zsh"), str(tmp_path / "functions"), line],
+            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
+            env={**os.environ, "HOME": str(tmp_path), "ZDOTDIR": str(tmp_path)},
+        )  # fmt: skip
+        *offered, after = result.stdout.splitlines()
+        return set(offered), after.removeprefix("LINE ")
+
+    assert completed("gpgmap ")[0] == set(NAMES)
+    assert completed("gpgmap rep") == ({"replay"}, "[gpgmap replay ]")
+    assert completed("gpgmap replay --o")[0] == {"--odom", "--out", "--overwrite"}
+    after = "[gpgmap replay bag --set mapping.resolution=]"
+    assert completed("gpgmap replay bag --set mapping.reso") == ({"mapping.resolution="}, after)
+    assert completed("gpgmap export run --to ")[0] >= {"geotiff", "ply", "nav2"}
+    assert completed("gpgmap map surv")[0] == {"survey.las"}
+    # and by `source`, as many do it
+    text = "autoload -Uz compinit; compinit -u -D; source functions/_gpgmap; print $_comps[gpgmap]"
+    sourced = subprocess.run(
+        ["zsh", "-f", "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert (sourced.stdout, sourced.stderr) == ("_gpgmap\n", "")
 
 
 # -- export ----------------------------------------------------------------------------------------------

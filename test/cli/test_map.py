@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gpgmap_ros.config import Config, with_settings
-from gpgmap_ros.io.point_files import PIECE, PointFileError, epsg_of, open_points
+from gpgmap_ros.io.points import PIECE, PointFileError, open_points
+from gpgmap_ros.io.points.las import epsg_of
 from gpgmap_ros.mapping.survey import Survey, Trend, trend_of
+from gpgmap_ros.offline.surveying import read_ahead
 
 rasterio = pytest.importorskip("rasterio", reason="rasterio is not installed: run `make setup-dev`")
 UTM = 32611
@@ -255,3 +258,24 @@ def test_the_real_survey(gpgmap, data_folder: Path, tmp_path: Path) -> None:
     error = heights - xyz[::500, 2]
     assert np.isfinite(error).mean() > 0.99
     assert np.nanmedian(np.abs(error)) < 0.3  # steep ground: half a cell away it is tens of centimetres lower
+
+
+def test_pieces_are_read_one_ahead_in_order_and_errors_arrive() -> None:
+    begun: list[int] = []
+
+    def pieces() -> Iterator[np.ndarray]:
+        for number in range(5):
+            begun.append(number)
+            yield np.full((2, 3), float(number))
+        raise PointFileError("it ends here")
+
+    seen: list[float] = []
+
+    def use() -> None:
+        for piece in read_ahead(pieces()):
+            seen.append(piece[0, 0])
+            assert len(begun) <= len(seen) + 1, "more than one piece ahead: memory would not be bounded"
+
+    with pytest.raises(PointFileError, match="it ends here"):
+        use()
+    assert seen == [0.0, 1.0, 2.0, 3.0, 4.0]

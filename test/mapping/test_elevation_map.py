@@ -46,6 +46,23 @@ def test_elevation_and_gradient_are_right_and_know_how_right() -> None:
     )
 
 
+def test_a_glance_is_the_surface_to_well_within_the_noise_and_changes_nothing() -> None:
+    points = hill_points(np.random.default_rng(5), 4000, 3.0)
+    seen = points[np.hypot(points[:, 0] - 0.5, points[:, 1]) > 0.7]  # a hole as wide as a length scale
+    elevation_map = ElevationMap(CONFIG, centre=(0.0, 0.0))
+    elevation_map.add(seen, np.full(len(seen), 0.1**2))
+    glance = elevation_map.glance()
+    surface = elevation_map.posterior()
+    assert elevation_map.glance() is surface, "the surface is there: there is nothing to save"
+    off = np.abs(glance.mean - surface.mean) / np.sqrt(surface.variance + 0.1**2)
+    assert np.quantile(off, 0.99) < 0.3
+    assert off.max() < 1.0
+    assert np.quantile(np.abs(glance.gradient - surface.gradient), 0.99) < 0.1
+    np.testing.assert_array_equal(elevation_map.unknown(glance), elevation_map.unknown(surface))
+    elevation_map.add(seen + np.array([0.0, 0.0, 1.0]), np.full(len(seen), 0.01**2))
+    assert np.median(elevation_map.glance().mean - surface.mean) > 0.9, "new points are in the next glance"
+
+
 def test_unknown_is_nan_and_its_variance_is_the_priors() -> None:
     points = hill_points(np.random.default_rng(1), 3000, 3.0)
     gpgmap = mapped(points[points[:, 0] < -0.5])

@@ -1,0 +1,49 @@
+"""Point clouds in files, a piece at a time: LAS, LAZ, PLY, PCD, XYZ, NPZ. No file is ever in memory as a whole.
+
+source = open_points(path)
+for xyz in source.pieces():         # (N, 3) float64, N at most PIECE
+    ...
+source.sample(1_000_000)            # spread over the whole file
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from gpgmap_ros.io.geotiff import Crs
+from gpgmap_ros.io.points.arrays import open_npy, open_npz
+from gpgmap_ros.io.points.las import open_las
+from gpgmap_ros.io.points.records import open_pcd, open_ply
+from gpgmap_ros.io.points.source import PIECE, PointFileError, PointSource
+from gpgmap_ros.io.points.text import open_text
+
+__all__ = ["PIECE", "SUFFIXES", "PointFileError", "PointSource", "open_points"]
+
+SUFFIXES = (".las", ".laz", ".ply", ".pcd", ".xyz", ".txt", ".csv", ".asc", ".npz", ".npy")
+
+
+def open_points(path: Path, epsg: int = 0, classes: tuple[int, ...] | None = None) -> PointSource:
+    """epsg: of the coordinates, where the file does not say; classes: of LAS points; None: ground where classified"""
+    if not path.exists():
+        raise PointFileError(f"{path}: there is no such file")
+    suffix = path.suffix.lower()
+    openers: dict[str, Callable[[Path], PointSource]] = {
+        ".ply": open_ply, ".pcd": open_pcd, ".npz": open_npz, ".npy": open_npy,
+        ".xyz": open_text, ".txt": open_text, ".csv": open_text, ".asc": open_text,
+    }  # fmt: skip
+    try:
+        if suffix in (".las", ".laz"):
+            source = open_las(path, classes)
+        elif suffix in openers:
+            source = openers[suffix](path)
+        else:
+            raise PointFileError(f"{path}: not known as a point cloud: expected one of {', '.join(SUFFIXES)}")
+    except PointFileError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
+        raise PointFileError(f"{path}: can't be read: {' '.join(str(error).split())}") from error
+    if epsg:
+        source.crs = Crs(epsg)
+    return source

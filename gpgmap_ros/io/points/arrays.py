@@ -1,0 +1,91 @@
+"""NPZ and NPY, without NumPy reading a whole array."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpgmap_ros.io.geotiff import Crs
+from gpgmap_ros.io.points.source import Array, PointSource, rows_of
+
+
+def open_npz(path: Path) -> PointSource:
+    """`xyz` or `points` (N, 3), or `x`, `y`, `z`; `offset` (3,) is added; `epsg` or `crs` says what they refer to."""
+    with zipfile.ZipFile(path) as archive:
+        names = {name.removesuffix(".npy") for name in archive.namelist()}
+    plain = _small_arrays(path, [name for name in ("offset", "epsg", "crs") if name in names])
+    offset = np.asarray(plain.get("offset", np.zeros(3)), dtype=np.float64)
+    if offset.shape != (3,):
+        raise ValueError(f"its offset must be 3 numbers, it has shape {offset.shape}")
+    crs = _npz_crs(plain)
+    whole = next((name for name in ("xyz", "points") if name in names), None)
+    if whole is None and not {"x", "y", "z"} <= names:
+        raise ValueError(
+            f"it has neither xyz, points, nor x, y, z, but {', '.join(sorted(names)) or 'nothing'}"
+        )
+    members = [whole] if whole else ["x", "y", "z"]
+    count = _npy_shape(path, members[0])[0]
+
+    def read(stride: int) -> Iterator[Array]:
+        streams = [_npy_rows(path, member, stride) for member in members]
+        for parts in zip(*streams, strict=True):
+            yield np.add(parts[0][:, :3] if whole else np.column_stack(parts), offset, dtype=np.float64)
+
+    return PointSource(path, count, crs, read)
+
+
+def _npz_crs(plain: dict[str, Any]) -> Crs:
+    if "epsg" in plain:
+        return Crs(int(plain["epsg"]))
+    text = str(plain.get("crs", ""))
+    match = re.search(r"EPSG:?\s*(\d+)", text, re.IGNORECASE)
+    return Crs(int(match[1])) if match else Crs(name=text)
+
+
+def _small_arrays(path: Path, names: list[str]) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in names}
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = reader(file)
+    if dtype.hasobject or dtype.kind not in "fiu":
+        raise ValueError(f"its array has the type {dtype}, expected numbers")
+    if fortran and len(shape) > 1:
+        raise ValueError("its array is in Fortran order: save it with np.ascontiguousarray")
+    return shape, dtype
+
+
+def _npy_shape(path: Path, member: str) -> tuple[int, ...]:
+    with zipfile.ZipFile(path) as archive, archive.open(f"{member}.npy") as file:
+        shape, _ = _npy_header(file)
+    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] < 3):
+        raise ValueError(f"'{member}' has shape {shape}, expected (N, 3)")
+    return shape
+
+
+def _npy_rows(path: Path, member: str, stride: int) -> Iterator[NDArray[Any]]:
+    with zipfile.ZipFile(path) as archive, archive.open(f"{member}.npy") as file:
+        yield from rows_of(file, stride, *_npy_header(file))
+
+
+def open_npy(path: Path) -> PointSource:
+    with path.open("rb") as file:
+        shape, _ = _npy_header(file)
+    if len(shape) != 2 or shape[1] < 3:
+        raise ValueError(f"its array has shape {shape}, expected (N, 3)")
+
+    def read(stride: int) -> Iterator[Array]:
+        with path.open("rb") as file:
+            for rows in rows_of(file, stride, *_npy_header(file)):
+                yield rows[:, :3].astype(np.float64)
+
+    return PointSource(path, shape[0], Crs(), read)

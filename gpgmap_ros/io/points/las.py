@@ -1,0 +1,99 @@
+"""LAS and LAZ, by laspy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpgmap_ros.io.geotiff import Crs
+from gpgmap_ros.io.points.source import PIECE, Array, PointFileError, PointSource
+
+GROUND = 2
+"""The class of ground."""
+
+
+def open_las(path: Path, classes: tuple[int, ...] | None) -> PointSource:
+    try:
+        import laspy
+    except ImportError as error:
+        raise PointFileError(f"{path}: LAS files need laspy: pip install laspy lazrs") from error
+    try:
+        with laspy.open(path) as reader:
+            header = reader.header
+            count = int(header.point_count)
+            crs = _las_crs(header)
+            wanted, note = classes, ""
+            if classes is None and count:
+                first = np.asarray(next(reader.chunk_iterator(min(PIECE, count))).classification)
+                if (first == GROUND).any():
+                    wanted, note = (GROUND,), "ground points (class 2) only"
+    except laspy.errors.LaspyException as error:
+        raise PointFileError(f"{path}: can't be read: {error}") from error
+
+    def read(stride: int) -> Iterator[Array]:
+        with laspy.open(path) as reader:
+            size = PIECE if stride == 1 else PIECE // 16
+            for start in range(0, count, size * stride):
+                if stride > 1:
+                    reader.seek(start)
+                points = reader.read_points(min(size, count - start))
+                if not len(points):
+                    raise ValueError(f"it ends after {start:,} of {count:,} points")
+                xyz = np.column_stack([points.x, points.y, points.z])
+                if wanted is not None:
+                    xyz = xyz[np.isin(np.asarray(points.classification), wanted)]
+                yield xyz
+
+    return PointSource(path, count, crs, read, note)
+
+
+def _las_crs(header: Any) -> Crs:
+    """GeoKeys as they are; of a WKT the EPSG code, where it ends with one."""
+    keys: tuple[int, ...] = ()
+    doubles: tuple[float, ...] = ()
+    text = wkt = ""
+    for vlr in (*header.vlrs, *(getattr(header, "evlrs", None) or ())):
+        number, data = vlr.record_id, bytes(vlr.record_data_bytes())
+        if vlr.user_id != "LASF_Projection":
+            continue
+        if number == 34735:
+            keys = tuple(int(value) for value in np.frombuffer(data[: len(data) // 2 * 2], dtype="<u2"))
+        elif number == 34736:
+            doubles = tuple(float(value) for value in np.frombuffer(data[: len(data) // 8 * 8], dtype="<f8"))
+        elif number == 34737:
+            text = data.rstrip(b"\0").decode("ascii", errors="replace")
+        elif number == 2112:
+            wkt = data.rstrip(b"\0").decode(errors="replace")
+    if wkt:
+        return Crs(epsg_of(wkt), wkt=wkt)
+    if len(keys) >= 4:
+        return Crs(epsg_of_keys(keys), keys=(keys[: 4 + 4 * keys[3]], doubles, text))
+    return Crs()
+
+
+def epsg_of(wkt: str) -> int:
+    """The code of the horizontal part: of PROJCS (or PROJCRS) itself, not of its parts; 0 where it has none."""
+    horizontal = re.search(r"PROJ(?:CS|CRS)\[", wkt)
+    if not horizontal:
+        return 0
+    depth, at = 0, horizontal.end() - 1
+    for end in range(at, len(wkt)):
+        depth += {"[": 1, "]": -1}.get(wkt[end], 0)
+        if depth == 0:
+            break
+    own = wkt[at : end + 1]
+    codes = re.findall(r'(?:AUTHORITY|ID)\["EPSG",\s*"?(\d+)"?\]', own)
+    ends_with_code = re.search(r'(?:AUTHORITY|ID)\["EPSG",\s*"?(\d+)"?\]\s*\]$', own)
+    return int(ends_with_code[1]) if codes and ends_with_code else 0
+
+
+def epsg_of_keys(keys: tuple[int, ...]) -> int:
+    """ProjectedCRSGeoKey, 0 where there is none or it is user-defined."""
+    for at in range(4, len(keys) - 3, 4):
+        if keys[at] == 3072 and keys[at + 1] == 0 and 0 < keys[at + 3] < 32767:
+            return keys[at + 3]
+    return 0
