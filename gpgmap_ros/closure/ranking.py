@@ -1,8 +1,9 @@
 """Which of many submaps show the ground of a new one? Two looks at each, the second at the more promising ones.
 
 First all yaws and shifts on a canvas (first_look.py), the coarser the more submaps there are. On ridges, wrong places
-as the right one there; so the best poses of each submap are then fitted on a few hundred cells, and ranked by what
-speaks for them after that (overlay.promise), as the candidates of a registration are.
+correlate as well as the right one there; so the best poses of each submap are then fitted on a few hundred cells
+(second_look.py), and ranked by what speaks for them after that (overlay.promise), as the candidates of a registration
+are.
 """
 
 from __future__ import annotations
