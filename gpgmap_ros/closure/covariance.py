@@ -1,14 +1,25 @@
 """How well a pose is known, from what is left between the two surfaces.
 
 Heights at neighbouring cells err together, so that the inverse of the normal matrix, which counts each cell as
-independent, is far too small. The pose error of a weighted fit is A^-1 sum_i x_i psi(u_i), with
-x_i = J_i / sqrt(lambda v_i) and u_i the normalised residuals, and its covariance
+independent, is far too small. The pose error of a weighted fit is A^-1 sum_i x_i psi_i, with
+x_i = J_i / sqrt(lambda v_i) and psi_i the influence of the normalised residuals u_i, and its covariance
 
-    Sigma = A^-1 B A^-1,      A = sum_i psi'_i x_i x_i',      B = sum_ij x_i x_j' C(p_i - p_j)
+    Sigma = A^-1 B A^-1,      A = sum_i psi' sym(x_i^A x_i^B'),      B = sum_ij s_i s_j x_i x_j' C(p_i - p_j)
 
-with C the autocovariance of the psi(u_i), estimated from the residuals themselves at all lags up to `LAGS` cells,
-averaged over directions and tapered (Conley, 1999). J is the direction in which each cell is informative: a smooth
-slope says nothing along its contour, A is small there, and Sigma is large.
+with C the autocorrelation of psi_i / s_i (Conley, 1999). J is the direction in which each cell is informative: a smooth
+slope says nothing along its contour, A is small there, and Sigma is large. No factor is fitted to any terrain; all of
+it is estimated from the residuals, with care for four things that would make Sigma too small:
+
+- **The tail of C** is noise about zero, and pulled below it by the fit. C is the mean over directions and ends where it
+  first reaches zero, as the sums over Markov chains do (Geyer, 1992).
+- **The fit takes up part of the errors,** just the part that moves the pose: psi^ = psi - psi' x' A^-1 sum x psi. What
+  is expected to be missing in the autocovariance, psi' (2 Re(X A^-1 X* C) - psi' X Sigma X*) in the frequency domain,
+  is put back, and C and Sigma are computed again.
+- **Rough ground errs more,** and is where the slopes are. s_i is the spread of psi around each cell.
+- **Slopes err, too,** and their errors look like relief that holds the pose. A takes one slope from each map: their
+  errors are independent, and cancel in the product.
+
+Where few independent cells hold the pose, Sigma itself is uncertain, and is grown as the variance of Student's t is.
 
 Errors that are common to a whole map leave no residual: georeference, sensor mount, drift within the submap. They can't
 be seen in a pair, and `common_error` is added for them.
@@ -19,19 +30,25 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
+from scipy.ndimage import gaussian_filter
 
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.overlay import Overlay, overlay
 from gpgmap_ros.closure.refinement import INDEPENDENT_EVERY, NU, Alignment
 from gpgmap_ros.closure.surface import Surface
+from gpgmap_ros.closure.verification import cropped
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 LAGS = 24
-"""Cells beyond which residuals are taken as independent."""
-INFLATION = 2.6
-"""Ratio of real squared errors to Sigma: the fit takes up part of what it should leave as residual, and the errors have
-heavier tails than a stationary field. 2.2 makes the mean right over 200 pairs of five DEMs; 2.6 is the safe side."""
+"""Cells beyond which residuals are taken as independent in any case."""
+AROUND = 6.0
+"""Cells, standard deviation of the window over which the spread of the residuals is taken."""
+ROUNDS = 3
+"""Of putting back what the fit took up: each adds about a tenth of what the one before did."""
+LEAST_GAIN = 0.2
+"""Of the information of a cell, whatever its residual and the errors of its slope."""
 VERTICAL = 0.6
 """Common error of heights over that of positions."""
 
@@ -39,71 +56,125 @@ VERTICAL = 0.6
 def covariance_of(alignment: Alignment, source: Surface, target: Surface, config: ClosureConfig) -> Array:
     """(6, 6) covariance of (x, y, z, roll, pitch, yaw) at `alignment.centre`, target's axes, cells and radians."""
     over = overlay(alignment, source, target, config)
+    over = cropped(over, over.weight > 0.0)
     mask = over.weight > 0.0
-    X, u = influences(over, mask, alignment)
-    squared = u * u
-    trust = (NU + 1.0) / (NU + squared)
-    slope = np.where(mask, (NU + 1.0) * (NU - squared) / (NU + squared) ** 2, 0.0)  # psi' of Student's t
-    # psi' is negative in the tails; its mean, not each value, scales the information of a cell.
-    gain = float(slope[mask].mean())
-    A = max(gain, 0.2) * np.einsum("mij,nij->mn", X, X)
-    B = correlated(X, np.where(mask, trust * u, 0.0), mask)
-    weight = INDEPENDENT_EVERY**2 * np.deg2rad(config.tilt_std) ** -2.0
-    for axis in (3, 4):
-        A[axis, axis] += weight
-        B[axis, axis] += weight * INDEPENDENT_EVERY**2
-    inverse = np.linalg.inv(A + 1e-9 * np.diag(np.diag(A)))
-    sigma = INFLATION * inverse @ B @ inverse
-    spread = over.points[:, mask] - alignment.centre[:, None]
-    lever = float(
-        np.sqrt(np.mean(np.sum(spread[:2] ** 2, axis=0)))
-    )  # a rotation moves the cells by its lever
-    common = (
-        config.common_error
-        / target.resolution
-        * np.array([1.0, 1.0, VERTICAL, VERTICAL / lever, VERTICAL / lever, 1.0 / lever])
-    )
-    sigma[np.diag_indices(6)] += common**2
-    return 0.5 * (sigma + sigma.T)
-
-
-def influences(over: Overlay, mask: NDArray[np.bool_], alignment: Alignment) -> tuple[Array, Array]:
-    """x (6, rows, columns) and u (rows, columns), zero outside the mask."""
     root = np.where(mask, 1.0 / np.sqrt(alignment.scale * np.where(mask, over.variance, 1.0)), 0.0)
-    gx, gy = 0.5 * (over.source_slope + over.target_slope)
+    X = root * directions(over, 0.5 * (over.source_slope + over.target_slope), alignment)
+    u = root * over.residual
+    squared = u * u
+    psi = (NU + 1.0) / (NU + squared) * u
+    # psi' of Student's t is negative in the tails; its mean, not each value, scales the information of a cell.
+    gain = float(np.mean(((NU + 1.0) * (NU - squared) / (NU + squared) ** 2)[mask]))
+    gain = max(gain, LEAST_GAIN)
+    sides = [root * directions(over, slope, alignment) for slope in (over.source_slope, over.target_slope)]
+    A = gain * without_noise(inner(X, X), inner(*sides))
+    weight = INDEPENDENT_EVERY**2 * np.deg2rad(config.tilt_std) ** -2.0
+    prior = np.diag([0.0, 0.0, 0.0, weight, weight, 0.0])
+    inverse = np.linalg.inv(A + prior + 1e-9 * np.diag(np.diag(A)))
+    spread = local_spread(psi, mask)
+    B, correlated_cells = score_covariance(X, psi, spread, mask, gain * inverse)
+    sigma = inverse @ (B + INDEPENDENT_EVERY**2 * prior) @ inverse
+    held_by = participation(np.sum((X[:2] * spread) ** 2, axis=0)) / correlated_cells
+    sigma *= held_by / max(held_by - 2.0, 0.5 * held_by)
+    return with_common_error(0.5 * (sigma + sigma.T), over, mask, alignment, target, config)
+
+
+def with_common_error(
+    sigma: Array, over: Overlay, mask: Mask, alignment: Alignment, target: Surface, config: ClosureConfig
+) -> Array:
+    """The covariance with the errors that leave no residual."""
+    apart = over.points[:2, mask] - alignment.centre[:2, None]
+    lever = float(np.sqrt(np.mean(np.sum(apart**2, axis=0))))  # a rotation moves the cells by its lever
+    shares = np.array([1.0, 1.0, VERTICAL, VERTICAL / lever, VERTICAL / lever, 1.0 / lever])
+    return sigma + np.diag((config.common_error / target.resolution * shares) ** 2)
+
+
+def directions(over: Overlay, slope: Array, alignment: Alignment) -> Array:
+    """J (6, rows, columns) of every cell, for a surface of these slopes (2, rows, columns)."""
+    gx, gy = slope
     d = over.points - alignment.centre[:, None, None]
-    J = np.stack([-gx, -gy, np.ones_like(gx), d[1] + gy * d[2], -d[0] - gx * d[2], gx * d[1] - gy * d[0]])
-    return J * root, over.residual * root
+    return np.stack([-gx, -gy, np.ones_like(gx), d[1] + gy * d[2], -d[0] - gx * d[2], gx * d[1] - gy * d[0]])
 
 
-def correlated(X: Array, psi: Array, mask: NDArray[np.bool_]) -> Array:
-    """B (6, 6), summed in the frequency domain: C is a convolution."""
-    rows, columns = mask.shape
-    shape = (fft.next_fast_len(rows + LAGS, real=True), fft.next_fast_len(columns + LAGS, real=True))
-    C = autocovariance(psi, mask, shape)
-    density = np.maximum(fft.rfft2(C).real, 0.0)  # a covariance has no negative power; estimates of it may
-    spectra = fft.rfft2(X, s=shape)
+def inner(a: Array, b: Array) -> Array:
+    return np.asarray(a.reshape(len(a), -1) @ b.reshape(len(b), -1).T)
+
+
+def without_noise(both: Array, across: Array) -> Array:
+    """The information (6, 6) with one slope from each map, `across`, but no less than a part of that of `both`."""
+    L = np.linalg.cholesky(both + 1e-9 * np.diag(np.diag(both)))
+    ratio = np.linalg.solve(L, np.linalg.solve(L, 0.5 * (across + across.T)).T)
+    values, vectors = np.linalg.eigh(0.5 * (ratio + ratio.T))
+    half = L @ vectors
+    return (half * np.clip(values, LEAST_GAIN, None)) @ half.T
+
+
+def local_spread(psi: Array, mask: Mask) -> Array:
+    """Standard deviation of psi around every cell; 0 outside the mask."""
+    count = gaussian_filter(mask.astype(float), AROUND, mode="constant", truncate=3.0)
+    squares = gaussian_filter(np.where(mask, psi**2, 0.0), AROUND, mode="constant", truncate=3.0)
+    least = 1e-6 * max(float(np.mean(psi[mask] ** 2)), np.finfo(float).tiny)
+    return np.where(mask, np.sqrt(np.maximum(squares / np.maximum(count, 1e-9), least)), 0.0)
+
+
+def participation(share: Array) -> float:
+    """How many cells these shares (rows, columns) are spread over."""
+    return float(share.sum() ** 2 / max(np.sum(share**2), np.finfo(float).tiny))
+
+
+def score_covariance(X: Array, psi: Array, spread: Array, mask: Mask, taken: Array) -> tuple[Array, float]:
+    """B (6, 6), and the area of correlated errors in cells.
+
+    taken: (6, 6) G of the part x' G sum x psi of every psi that the fit took up
+    """
+    shape = tuple(fft.next_fast_len(size + LAGS, real=True) for size in mask.shape)
+    safe = np.where(mask, spread, 1.0)
+    power = np.abs(fft.rfft2(np.where(mask, psi / safe, 0.0), s=shape)) ** 2
+    pairs = fft.irfft2(np.abs(fft.rfft2(mask.astype(float), s=shape)) ** 2, s=shape)
+    scores = fft.rfft2(X * spread, s=shape)
+    fitted = fft.rfft2(X / safe, s=shape)
+    missing = np.zeros_like(power)
+    for _ in range(ROUNDS):
+        C = autocovariance(power + missing, pairs)
+        density = np.maximum(
+            fft.rfft2(C).real, 0.0
+        )  # a covariance has no negative power; estimates of it may
+        B = weighted_inner(scores, density, shape[1])
+        with_errors = np.tensordot(taken, scores, 1) * density
+        of_fit = np.tensordot(taken @ B @ taken.T, fitted, 1)
+        missing = np.sum(((2.0 * with_errors - of_fit) * np.conj(fitted)).real, axis=0)
+    return B, float(max(C.sum() / C[0, 0], 1.0)) if C[0, 0] > 0.0 else 1.0
+
+
+def weighted_inner(spectra: Array, density: Array, columns: int) -> Array:
+    """sum_ij x_i x_j' C(p_i - p_j) from half spectra (6, P, Q) of x and (P, Q) of C.
+
+    columns: of the lattice
+    """
     twice = np.full(density.shape[1], 2.0)
     twice[0] = 1.0
-    if shape[1] % 2 == 0:
+    if columns % 2 == 0:
         twice[-1] = 1.0
-    B = np.einsum("mij,nij,ij->mn", spectra, np.conj(spectra), density * twice, optimize=True).real
-    return B / (shape[0] * shape[1])
+    weighted = (spectra * (density * twice)).reshape(len(spectra), -1)
+    flat = spectra.reshape(len(spectra), -1)
+    return np.asarray((weighted @ np.conj(flat).T).real) / (density.shape[0] * columns)
 
 
-def autocovariance(psi: Array, mask: NDArray[np.bool_], shape: tuple[int, int]) -> Array:
-    """C at all lags of a periodic lattice of this shape: mean over pairs of cells and over directions, tapered."""
-    full = tuple(fft.next_fast_len(size + LAGS, real=True) for size in psi.shape)
-    sums = fft.irfft2(np.abs(fft.rfft2(psi, s=full)) ** 2, s=full)
-    pairs = fft.irfft2(np.abs(fft.rfft2(mask.astype(float), s=full)) ** 2, s=full)
-    distance = lag_distance(full)
+def autocovariance(power: Array, pairs: Array) -> Array:
+    """C at all lags of a periodic lattice: mean over pairs of cells and directions, up to where it first reaches 0.
+
+    power: (P, Q) half spectrum, squared; pairs: (P, R) of cells at every lag
+    """
+    distance = lag_distance(pairs.shape)
     rings = np.rint(distance).astype(int)
     near = rings <= LAGS
-    total = np.bincount(rings[near], sums[near], LAGS + 1)
+    total = np.bincount(rings[near], fft.irfft2(power, s=pairs.shape)[near], LAGS + 1)
     count = np.bincount(rings[near], pairs[near], LAGS + 1)
     profile = total / np.maximum(count, 1.0)
-    profile *= 1.0 - np.arange(LAGS + 1) / (LAGS + 1.0)
-    return np.interp(lag_distance(shape), np.arange(LAGS + 1), profile, right=0.0)
+    ends = np.flatnonzero(profile[1:] <= 0.0)
+    if ends.size:
+        profile[1 + ends[0] :] = 0.0
+    return np.interp(distance, np.arange(LAGS + 1), profile, right=0.0)
 
 
 def lag_distance(shape: tuple[int, ...]) -> Array:

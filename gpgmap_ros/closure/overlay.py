@@ -87,15 +87,21 @@ def promise(
         *heights(source), source.slope_variance, *heights(target), target.slope_variance,
         source.centre, alignment.R, alignment.t, every, config.use_variance,
     )  # fmt: skip
-    shared, a, b, energy_a, energy_b, product, chi_z, chi_g = total[0], *total[1:5].reshape(2, 2), *total[5:]
-    if shared * every**2 < config.min_overlap * min(source.area, target.area):
+    return float(worth(total, every, config.min_overlap * min(source.area, target.area)))
+
+
+@njit(cache=True, nogil=True)
+def worth(total: Array, every: int, least: float) -> float:  # pragma: no cover
+    """The value of `promise` from the sums (10,) of `likeness_sums`; 0 where fewer than `least` cells are shared."""
+    shared, a_x, a_y, b_x, b_y, energy_a, energy_b, product, chi_z, chi_g = total
+    if shared * every**2 < least:
         return 0.0
-    product -= a @ b / shared
-    energies = (energy_a - a @ a / shared) * (energy_b - b @ b / shared)
+    product -= (a_x * b_x + a_y * b_y) / shared
+    energies = (energy_a - (a_x**2 + a_y**2) / shared) * (energy_b - (b_x**2 + b_y**2) / shared)
     if product <= 0.0 or energies <= 0.0:
         return 0.0
     rho2 = min(product**2 / energies, 0.9999)
-    return float(-shared * np.log1p(-rho2) * min(1.0, 0.5 * chi_g / max(chi_z, 1e-12)))
+    return -shared * np.log1p(-rho2) * min(1.0, 0.5 * chi_g / max(chi_z, 1e-12))
 
 
 @njit(cache=True, nogil=True)

@@ -1,8 +1,9 @@
 """Which of many submaps show the ground of a new one? Two looks at each, the second at the more promising ones.
 
-First all yaws and shifts on a canvas, the coarser the more submaps there are. On ridges, wrong places correlate as well
-as the right one there; so the best poses of each submap are then fitted on a few hundred cells, and ranked by what
-speaks for them after that (overlay.promise), as the candidates of a registration are.
+First all yaws and shifts on a canvas (first_look.py), the coarser the more submaps there are. On ridges, wrong places
+correlate as well as the right one there; so the best poses of each submap are then fitted on a few hundred cells
+(second_look.py), and ranked by what speaks for them after that (overlay.promise), as the candidates of a registration
+are.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.correlation import Canvas, Prepared, canvas_for, likelihoods
-from gpgmap_ros.closure.overlay import promise
+from gpgmap_ros.closure.correlation import Canvas, Prepared, canvas_for
+from gpgmap_ros.closure.first_look import TOGETHER, Side, best_poses, proposals, source_side, target_side
 from gpgmap_ros.closure.parallel import in_parallel
 from gpgmap_ros.closure.prior import PosePrior, expectation_of
-from gpgmap_ros.closure.refinement import Alignment, alignment_of, refine
-from gpgmap_ros.closure.search import Candidate, peaks, searched
+from gpgmap_ros.closure.refinement import Alignment
+from gpgmap_ros.closure.search import poses_of, searched
+from gpgmap_ros.closure.second_look import best_fit
 from gpgmap_ros.closure.surface import Surface
 
 Array = NDArray[np.float64]
@@ -64,10 +66,10 @@ class Ranking:
         self._config = config
         self._level: Level | None = None
         self._canvas: Canvas | None = None
-        self._prepared: dict[str, Prepared] = {}
+        self._sides: dict[str, Side] = {}
 
     def forget(self, name: str) -> None:
-        self._prepared.pop(name, None)
+        self._sides.pop(name, None)
 
     def ranked(
         self, source: Surface, targets: Mapping[str, Surface], priors: Mapping[str, PosePrior]
@@ -77,37 +79,40 @@ class Ranking:
             return []
         level = next(level for level in LEVELS if len(targets) <= level.most)
         canvas = self._canvas_for(max(source.radius, *(target.radius for target in targets.values())), level)
-        prepared = Prepared(source, canvas, self._config, detail=False)
-        assert len(prepared.turned)  # computed here, once, before the threads start
+        looking = source_side(Prepared(source, canvas, self._config, detail=False))
+        names, least = list(targets), self._config.min_overlap
 
-        def first(name: str) -> tuple[str, list[Candidate]]:
-            scores = likelihoods(
-                prepared, self._target(name, targets[name], canvas), self._config.min_overlap, threads=1
-            )[0]
-            if name in priors:
-                scores *= searched(expectation_of(priors[name], source, targets[name]), canvas)
-            return name, peaks(scores, canvas, level.poses)
+        def first(start: int) -> list[tuple[str, Array]]:
+            some = names[start : start + TOGETHER]
+            sides = [self._target(name, targets[name], canvas) for name in some]
+            scores = proposals(looking, sides, canvas, least)
+            found = []
+            for name, side, of_one in zip(some, sides, scores, strict=True):
+                if name in priors:
+                    of_one *= searched(expectation_of(priors[name], source, targets[name]), canvas)
+                found.append((name, best_poses(of_one, looking, side, canvas, least, level.poses)))
+            return found
 
-        def second(item: tuple[str, list[Candidate]]) -> Ranked:
-            name, candidates = item
-            target = targets[name]
-            every = max(2, round(np.sqrt(min(source.area, target.area)) / level.across))
-            fitted = []
-            for candidate in candidates:
-                start = alignment_of(candidate, target)
-                pose = refine(start, source, target, self._config, every, level.steps)
-                fitted.append((promise(pose, source, target, self._config, every), pose))
-            return Ranked(name, *max(fitted, key=lambda pair: pair[0]))
+        def second(item: tuple[str, Array]) -> Ranked:
+            name, found = item
+            poses = poses_of(found[:, :3], canvas)
+            return Ranked(
+                name, *best_fit(poses, source, targets[name], self._config, level.across, level.steps)
+            )
 
-        looked = [item for item in in_parallel(first, targets, self._config.threads) if item[1]]
-        looked.sort(key=lambda item: (-item[1][0].likelihood, item[0]))
+        starts = range(0, len(names), TOGETHER)
+        looked = [
+            item for part in in_parallel(first, starts, self._config.threads) for item in part if len(item[1])
+        ]
+        looked.sort(key=lambda item: (-item[1][0, 3], item[0]))
         found = in_parallel(second, looked[:SHORTLIST], self._config.threads)
         return sorted((item for item in found if item.value > 0.0), key=lambda item: (-item.value, item.name))
 
-    def _target(self, name: str, surface: Surface, canvas: Canvas) -> Prepared:
-        if name not in self._prepared:
-            self._prepared[name] = Prepared(surface, canvas, self._config, threads=1, detail=False)
-        return self._prepared[name]
+    def _target(self, name: str, surface: Surface, canvas: Canvas) -> Side:
+        if name not in self._sides:
+            prepared = Prepared(surface, canvas, self._config, threads=1, detail=False)
+            self._sides[name] = target_side(prepared)
+        return self._sides[name]
 
     def _canvas_for(self, radius: float, level: Level) -> Canvas:
         """The canvas of all rankings; a larger map makes a larger one, by steps, and the spectra are made anew."""
@@ -117,5 +122,5 @@ class Ranking:
             config = dataclasses.replace(self._config, yaw_step=max(self._config.yaw_step, level.yaw_step))
             canvas = canvas_for(step, config, min(level.cells, self._config.search_cells))
             self._canvas, self._level = canvas, level
-            self._prepared.clear()
+            self._sides.clear()
         return canvas

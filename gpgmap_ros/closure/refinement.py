@@ -88,13 +88,17 @@ def refine(
             source.weight, source.height, target.weight, target.height, source.centre, start.R, t, every
         )
         t = t + np.array([0.0, 0.0, step])
-    # The sum over cells counts each as independent; the prior must weigh as much against it as against the truth.
-    information = INDEPENDENT_EVERY**2 / every**2 * np.deg2rad(config.tilt_std) ** -2.0
     R, t, centre, (scale, shared, taken, moved) = descend(
         *heights(source), *heights(target), source.centre, np.ascontiguousarray(start.R), t, start.centre, scale, every,
-        config.use_variance, information, source.radius, steps,
+        config.use_variance, tilt_information(config, every), source.radius, steps,
     )  # fmt: skip
     return Alignment(R, t, centre, scale, shared * every**2, start.steps + int(taken), bool(moved < SETTLED))
+
+
+def tilt_information(config: ClosureConfig, every: int) -> float:
+    """Of the prior on roll and pitch. The sum over cells counts each as independent; the prior must weigh as much
+    against it as against the truth."""
+    return float(INDEPENDENT_EVERY**2 / every**2 * np.deg2rad(config.tilt_std) ** -2.0)
 
 
 def heights(surface: Surface) -> tuple[Field, ...]:

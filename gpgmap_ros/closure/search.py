@@ -74,15 +74,26 @@ def peaks(scores: Field, canvas: Canvas, count: int) -> list[Candidate]:
 
     scores: (K, P, P); they are used up: zero around the maxima afterwards
     """
+    found = cells_of_peaks(scores, canvas, count)
+    return [
+        Candidate(float(yaw), np.array([x, y]), float(value))
+        for (yaw, x, y), value in zip(poses_of(found[:, :3], canvas), found[:, 3], strict=True)
+    ]
+
+
+def cells_of_peaks(scores: Field, canvas: Canvas, count: int) -> Array:
+    """`peaks` as (at most count, 4): number of the yaw, row and column of the canvas, L."""
     reach = max(1, round(NEAR_CELLS / canvas.stride))
     reach_yaw = max(1, round(NEAR_YAW / canvas.step)) * canvas.step + 1e-6
-    found = highest(scores, canvas.yaws, count, reach, reach_yaw)
-    half = canvas.size / 2
-    shifts = np.where(found[:, 1:3] >= half, found[:, 1:3] - canvas.size, found[:, 1:3]) * canvas.stride
-    return [
-        Candidate(float(canvas.yaws[int(k)]), shift[::-1].copy(), float(value))
-        for (k, _, _, value), shift in zip(found, shifts, strict=True)
-    ]
+    return np.asarray(highest(scores, canvas.yaws, count, reach, reach_yaw))
+
+
+def poses_of(cells: Array, canvas: Canvas) -> Array:
+    """(N, 3) yaw, and shift in x and y in cells of the map, from numbers of yaws, rows and columns (N, 3)."""
+    shift = (
+        np.where(cells[:, 1:] >= canvas.size / 2, cells[:, 1:] - canvas.size, cells[:, 1:]) * canvas.stride
+    )
+    return np.column_stack([canvas.yaws[cells[:, 0].astype(int)], shift[:, ::-1]])
 
 
 @njit(cache=True, nogil=True)

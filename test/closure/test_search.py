@@ -9,6 +9,7 @@ from fractal_world import World, pose_error
 
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.correlation import Prepared, canvas_for, likelihoods
+from gpgmap_ros.closure.first_look import best_poses, exact_likelihoods, proposals, source_side, target_side
 from gpgmap_ros.closure.prior import PosePrior, expectation_of
 from gpgmap_ros.closure.refinement import alignment_of
 from gpgmap_ros.closure.registration import in_metres
@@ -126,3 +127,31 @@ def test_a_prior_limits_the_search(world: World):
     assert any(shift < 4.0 and yaw < 10.0 for shift, yaw in errors)
     everywhere = search(source.surface, target.surface, CONFIG)
     assert len(found) < len(everywhere)
+
+
+def test_the_first_look_of_a_query_finds_the_same_poses(world: World):
+    """Its exact values are those of the search, and its proposals hold the best poses of the search."""
+    source, target, _ = prepared(world)
+    canvas = source.canvas
+    expected = likelihoods(source, target, CONFIG.min_overlap, 1)[0]
+    rng = np.random.default_rng(0)
+    cells = np.column_stack([rng.integers(0, n, 200) for n in expected.shape])
+    half = canvas.size // 2
+    cells = cells[np.all(np.abs(cells[:, 1:] - half) > canvas.size - canvas.side - half, axis=1)]
+    a, b = source_side(source), target_side(target)
+    least = CONFIG.min_overlap * min(a.area, b.area) / canvas.stride**2
+    np.testing.assert_allclose(
+        exact_likelihoods(a.fields, b.fields[0], cells, canvas.size, least),
+        expected[tuple(cells.T)],
+        rtol=5e-3,
+        atol=0.05,
+    )
+    scores = proposals(a, [b, b], canvas, CONFIG.min_overlap)
+    np.testing.assert_array_equal(scores[0], scores[1])
+    found = best_poses(scores[0], a, b, canvas, CONFIG.min_overlap, 6)
+    best = peaks(expected.copy(), canvas, 3)
+    assert found[0, 3] > 0.9 * best[0].likelihood
+    for candidate in best:
+        yaws = np.abs((canvas.yaws[found[:, 0].astype(int)] - candidate.yaw + np.pi) % (2.0 * np.pi) - np.pi)
+        shifts = (found[:, 2:0:-1] + half) % canvas.size - half - candidate.shift / canvas.stride
+        assert np.any((yaws < 1.1 * canvas.step) & (np.abs(shifts).max(1) <= 2.0))

@@ -1,0 +1,275 @@
+"""One map against many, at all yaws and shifts: the best poses by the likelihood of correlation.py, for less.
+
+Of the eight sums behind rho only C, the product of the slopes, changes from cell to cell of the shifts. In the seven
+others (what is shared, its energies and its means) one factor is a weight, which is a disc with some holes: smooth,
+with little at high frequencies. They are transformed on a lattice half as fine and read between its points. L is
+sensitive where rho is near 1, so that this only proposes poses; of these, few enough for that, the sums are taken
+exactly, cell by cell. Several maps go through each transform, so that the calls cost little beside the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy import fft
+
+from gpgmap_ros.closure.correlation import Canvas, Prepared, Spectrum
+from gpgmap_ros.closure.search import cells_of_peaks
+from gpgmap_ros.closure.surface import Field
+
+Array = NDArray[np.float64]
+
+COARSER = 2.0
+"""Spacing of the lattice for the smooth sums, in cells of the canvas."""
+TOGETHER = 4
+"""Maps that go through one transform: their sums stay in the processor's cache."""
+PROPOSED = 3
+"""Poses that are looked at exactly, for each one that is asked for."""
+DOUBT = 0.05
+"""Part of the variance that the smooth sums may be wrong by: rho is no more certain than that before it is exact."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One map on a canvas.
+
+    sharp: (..., 2, P, P/2 + 1) spectra of w g_x and w g_y; smooth: (..., 4, p, p/2 + 1) of w, w |g|^2, w g_x, w g_y at
+    the frequencies that the coarser lattice holds. The leading axis holds the first half of the yaws of a source; of a
+    target, itself and its reflection.
+    fields: (..., 4, side, side) what was transformed, at all yaws of a source; of a target, as it is
+    area: of the surface
+    """
+
+    sharp: Spectrum
+    smooth: Spectrum
+    fields: Field
+    area: float
+
+
+def source_side(prepared: Prepared) -> Side:
+    """The map that is looked for."""
+    return side_of(prepared, prepared.turned, prepared.canvas.yaws)
+
+
+def target_side(prepared: Prepared) -> Side:
+    """A map in which it is looked for."""
+    return side_of(prepared, np.stack([prepared.still, prepared.reflected]), np.zeros(1))
+
+
+def side_of(prepared: Prepared, spectra: Spectrum, yaws: Array) -> Side:
+    canvas = prepared.canvas
+    fields = prepared.fields(yaws)[:, :4, : canvas.side, : canvas.side]
+    return Side(
+        np.ascontiguousarray(spectra[:, 2:4]),
+        lowest(spectra[:, :4], coarse_size(canvas)),
+        np.ascontiguousarray(fields),
+        prepared.surface.area,
+    )
+
+
+def coarse_size(canvas: Canvas) -> int:
+    """Periodic side of the coarser lattice."""
+    return int(fft.next_fast_len(int(np.ceil(canvas.size / COARSER)), real=True))
+
+
+def lowest(spectra: Spectrum, size: int) -> Spectrum:
+    """The part of (..., P, P/2 + 1) that a lattice of this size holds, in its units; without the Nyquist frequency."""
+    P = spectra.shape[-2]
+    most = (size - 1) // 2
+    out = np.zeros((*spectra.shape[:-2], size, size // 2 + 1), np.complex64)
+    out[..., : most + 1, : most + 1] = spectra[..., : most + 1, : most + 1]
+    out[..., -most:, : most + 1] = spectra[..., P - most :, : most + 1]
+    return out
+
+
+def proposals(source: Side, targets: list[Side], canvas: Canvas, min_overlap: float) -> Field:
+    """(targets, K, P, P) L of all relief at every yaw and shift, nearly; 0 where too little is shared or rho <= 0."""
+    P, p = canvas.size, coarse_size(canvas)
+    sharp = slope_products(source.sharp, np.stack([target.sharp for target in targets]))
+    sharp = fft.irfft2(sharp, s=(P, P), workers=1, overwrite_x=True)
+    smooth = weight_products(source.smooth, np.stack([target.smooth for target in targets]))
+    smooth = fft.irfft2(smooth, s=(p, p), workers=1, overwrite_x=True)
+    least = np.array([least_shared(source, target, canvas, min_overlap) for target in targets], np.float32)
+    # The spectra are in units of the canvas, and the coarser lattice divides by its own cells.
+    score_between(sharp, smooth, np.float32((p / P) ** 2), least)
+    return np.asarray(sharp)
+
+
+def least_shared(source: Side, target: Side, canvas: Canvas, min_overlap: float) -> float:
+    return min_overlap * min(source.area, target.area) / canvas.stride**2
+
+
+def best_poses(
+    scores: Field, source: Side, target: Side, canvas: Canvas, min_overlap: float, count: int
+) -> Array:
+    """(at most count, 4) number of the yaw, row, column and exact L of the best poses of `proposals`, best first.
+
+    scores: (K, P, P) of one target; they are used up
+    """
+    found = cells_of_peaks(scores, canvas, PROPOSED * count)
+    found[:, 3] = exact_likelihoods(
+        source.fields, target.fields[0], found[:, :3].astype(np.int64), canvas.size,
+        least_shared(source, target, canvas, min_overlap),
+    )  # fmt: skip
+    found = found[found[:, 3] > 0.0]
+    return found[np.argsort(-found[:, 3], kind="stable")[:count]]
+
+
+@njit(cache=True, nogil=True)
+def exact_likelihoods(
+    a: Field, b: Field, cells: NDArray[np.int64], size: int, least: float
+) -> Array:  # pragma: no cover
+    """(N,) L at these yaws, rows and columns (N, 3) of the periodic canvas: plain sums over the cells that meet."""
+    side = b.shape[-1]
+    out = np.zeros(len(cells))
+    for pose in range(len(cells)):
+        k, dy, dx = cells[pose]
+        dy, dx = dy - size if 2 * dy >= size else dy, dx - size if 2 * dx >= size else dx
+        n, e_a, e_b, c, a_x, a_y, b_x, b_y = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        for i in range(max(0, -dy), min(side, side - dy)):
+            for j in range(max(0, -dx), min(side, side - dx)):
+                w, w_b = a[k, 0, i, j], b[0, i + dy, j + dx]
+                if w <= 0.0 or w_b <= 0.0:
+                    continue
+                x, y, x_b, y_b = a[k, 2, i, j], a[k, 3, i, j], b[2, i + dy, j + dx], b[3, i + dy, j + dx]
+                n += w * w_b
+                e_a += a[k, 1, i, j] * w_b
+                e_b += w * b[1, i + dy, j + dx]
+                c += x * x_b + y * y_b
+                a_x += x * w_b
+                a_y += y * w_b
+                b_x += w * x_b
+                b_y += w * y_b
+        if n < least or n <= 0.0:
+            continue
+        v_a, v_b = e_a - (a_x**2 + a_y**2) / n, e_b - (b_x**2 + b_y**2) / n
+        c -= (a_x * b_x + a_y * b_y) / n
+        if c > 0.0 and v_a > 1e-4 * e_a and v_b > 1e-4 * e_b:
+            out[pose] = -n * np.log(1.0 - min(c * c / (v_a * v_b), 0.9999))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def slope_products(a: Spectrum, b: Spectrum) -> Spectrum:  # pragma: no cover
+    """(T, 2 H, P, Q) spectra of C, from a (H, 2, P, Q) and b (T, 2, 2, P, Q): the second H yaws half a turn on."""
+    H, _, P, Q = a.shape
+    out = np.empty((b.shape[0], 2 * H, P, Q), np.complex64)
+    for t in range(b.shape[0]):
+        for k in range(H):
+            for i in range(P):
+                for j in range(Q):
+                    x, y = a[k, 0, i, j], a[k, 1, i, j]
+                    out[t, k, i, j] = np.conj(x) * b[t, 0, 0, i, j] + np.conj(y) * b[t, 0, 1, i, j]
+                    out[t, H + k, i, j] = -(x * b[t, 1, 0, i, j] + y * b[t, 1, 1, i, j])
+    return out
+
+
+@njit(cache=True, nogil=True)
+def weight_products(a: Spectrum, b: Spectrum) -> Spectrum:  # pragma: no cover
+    """(T, 2 H, 7, p, q) spectra of N, E_a, E_b and the sums of a_x, a_y, b_x, b_y.
+
+    a: (H, 4, p, q); b: (T, 2, 4, p, q)
+    """
+    H, _, p, q = a.shape
+    out = np.empty((b.shape[0], 2 * H, 7, p, q), np.complex64)
+    for t in range(b.shape[0]):
+        for k in range(2 * H):
+            other = k // H
+            sign = np.float32(-1.0 if other else 1.0)
+            for i in range(p):
+                for j in range(q):
+                    w, e, x, y = a[k % H, 0, i, j], a[k % H, 1, i, j], a[k % H, 2, i, j], a[k % H, 3, i, j]
+                    if not other:
+                        w, e, x, y = np.conj(w), np.conj(e), np.conj(x), np.conj(y)
+                    w_b = b[t, other, 0, i, j]
+                    out[t, k, 0, i, j] = w * w_b
+                    out[t, k, 1, i, j] = e * w_b
+                    out[t, k, 2, i, j] = w * b[t, other, 1, i, j]
+                    out[t, k, 3, i, j] = sign * x * w_b
+                    out[t, k, 4, i, j] = sign * y * w_b
+                    out[t, k, 5, i, j] = w * b[t, other, 2, i, j]
+                    out[t, k, 6, i, j] = w * b[t, other, 3, i, j]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def score_between(sharp: Field, smooth: Field, unit: float, least: Field) -> None:  # pragma: no cover
+    """L, with `DOUBT`, in place of C in `sharp` (T, K, P, P); `smooth` (T, K, 7, p, p) is read between its points.
+
+    unit: factor of the smooth sums; least: (T,) that must be shared
+    """
+    T, K, P, _ = sharp.shape
+    p = smooth.shape[-1]
+    low, high, share = np.empty(P, np.int64), np.empty(P, np.int64), np.empty(P, np.float32)
+    for i in range(P):
+        at = i * p / P
+        low[i] = int(at)
+        high[i] = (low[i] + 1) % p
+        share[i] = at - low[i]
+    one, doubt = np.float32(1.0), np.float32(DOUBT)
+    for t in range(T):
+        for k in range(K):
+            s = smooth[t, k]
+            for i in range(P):
+                i_0, i_1, f = low[i], high[i], share[i]
+                for j in range(P):
+                    c = sharp[t, k, i, j]
+                    sharp[t, k, i, j] = 0.0
+                    j_0, j_1, g = low[j], high[j], share[j]
+                    w_00, w_01 = unit * (one - f) * (one - g), unit * (one - f) * g
+                    w_10, w_11 = unit * f * (one - g), unit * f * g
+                    n = (
+                        w_00 * s[0, i_0, j_0]
+                        + w_01 * s[0, i_0, j_1]
+                        + w_10 * s[0, i_1, j_0]
+                        + w_11 * s[0, i_1, j_1]
+                    )
+                    if n < least[t]:
+                        continue
+                    e_a = (
+                        w_00 * s[1, i_0, j_0]
+                        + w_01 * s[1, i_0, j_1]
+                        + w_10 * s[1, i_1, j_0]
+                        + w_11 * s[1, i_1, j_1]
+                    )
+                    e_b = (
+                        w_00 * s[2, i_0, j_0]
+                        + w_01 * s[2, i_0, j_1]
+                        + w_10 * s[2, i_1, j_0]
+                        + w_11 * s[2, i_1, j_1]
+                    )
+                    a_x = (
+                        w_00 * s[3, i_0, j_0]
+                        + w_01 * s[3, i_0, j_1]
+                        + w_10 * s[3, i_1, j_0]
+                        + w_11 * s[3, i_1, j_1]
+                    )
+                    a_y = (
+                        w_00 * s[4, i_0, j_0]
+                        + w_01 * s[4, i_0, j_1]
+                        + w_10 * s[4, i_1, j_0]
+                        + w_11 * s[4, i_1, j_1]
+                    )
+                    b_x = (
+                        w_00 * s[5, i_0, j_0]
+                        + w_01 * s[5, i_0, j_1]
+                        + w_10 * s[5, i_1, j_0]
+                        + w_11 * s[5, i_1, j_1]
+                    )
+                    b_y = (
+                        w_00 * s[6, i_0, j_0]
+                        + w_01 * s[6, i_0, j_1]
+                        + w_10 * s[6, i_1, j_0]
+                        + w_11 * s[6, i_1, j_1]
+                    )
+                    v_a = e_a - (a_x * a_x + a_y * a_y) / n
+                    v_b = e_b - (b_x * b_x + b_y * b_y) / n
+                    c -= (a_x * b_x + a_y * b_y) / n
+                    # Sums that are round-off of larger ones say nothing.
+                    if c <= 0.0 or v_a <= 1e-4 * e_a or v_b <= 1e-4 * e_b:
+                        continue
+                    rho2 = min(c * c / (v_a * v_b), one)
+                    sharp[t, k, i, j] = -n * np.log(one + doubt - rho2) if rho2 > doubt else np.float32(0.0)
