@@ -87,7 +87,7 @@ def plot(found: Results, path: Path) -> None:
     from matplotlib import pyplot as plt
 
     names = list(dict.fromkeys(r.terrain for results in found.values() for r in results))
-    columns = min(len(names), 3)
+    columns = min(len(names), 2 if len(names) == 4 else 3)
     rows = -(-len(names) // columns)
     figure, axes = plt.subplots(
         rows, columns, figsize=(3.6 * columns, 2.7 * rows), squeeze=False, sharex=True, sharey=True
@@ -105,6 +105,8 @@ def plot(found: Results, path: Path) -> None:
             )  # fmt: skip
         axis.set_title(name, fontsize=9)
         axis.grid(alpha=0.3)
+    for axis in axes.flat[len(names) :]:
+        axis.axis("off")
     for axis in axes[-1]:
         axis.set_xlabel("overlap, %")
     for axis in axes[:, 0]:
