@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpgmap_ros import __version__
+from gpgmap_ros.cli.main import COMMANDS, main
 
 
 def gpgmap(executables: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -57,3 +58,27 @@ def test_the_demo_ends_with_a_map(executables: Path, tmp_path: Path) -> None:
     for name in ("gpgmap.png", "elevation.png", "variance.png", "gradient.png"):
         assert (tmp_path / "demo" / name).read_bytes().startswith(b"\x89PNG")
     assert not list((tmp_path / "demo").glob("*.new"))
+
+
+def test_a_wrong_call_is_one_line_with_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (
+        (
+            ["replya", "bag"],
+            "gpgmap: there is no command 'replya': did you mean 'replay'? (see gpgmap --help)",
+        ),
+        (["replay"], "gpgmap replay: the following arguments are required: BAG (see gpgmap replay --help)"),
+        (["replay", "bag", "--tf", "--still"], "not allowed with argument --tf (see gpgmap replay --help)"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+
+
+def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert all(command.name in shown.err for command in COMMANDS)

@@ -44,6 +44,27 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_source(parser: argparse.ArgumentParser) -> Any:
+    """What of a recording is used: --topic, one of --odom, --tf, --still, and --map-frame. The group, for more."""
+    group = parser.add_argument_group("what is read of a recording (guessed unless told)")
+    group.add_argument("--topic", metavar="NAME", help="topic of the point clouds")
+    poses = group.add_mutually_exclusive_group()
+    poses.add_argument(
+        "--odom", metavar="NAME", help="topic of the poses: Odometry, PoseStamped and their kin"
+    )
+    poses.add_argument("--tf", action="store_true", help="poses from /tf")
+    poses.add_argument("--still", action="store_true", help="no poses: the sensor did not move")
+    group.add_argument("--map-frame", metavar="FRAME", help="gravity-aligned frame of the map")
+    return group
+
+
+def wish_from(arguments: argparse.Namespace) -> Any:
+    """What `add_source` was told, for offline.choosing."""
+    from gpgmap_ros.offline.choosing import Wish
+
+    return Wish(arguments.topic, arguments.odom, arguments.tf, arguments.still, arguments.map_frame)
+
+
 def config_from(arguments: argparse.Namespace) -> Config:
     """The settings that the options ask for. UsageError or ConfigError where one makes no sense."""
     config = load_config(arguments.config) if arguments.config else Config()

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from gpgmap_ros.cli.common import add_json, add_settings, config_from, print_json
+from gpgmap_ros.cli.common import add_json, add_settings, add_source, config_from, print_json, wish_from
 
 DESCRIPTION = """Look for what is wrong and name the remedy: the installation; with BAG a recording (topics, frames,
 stamps, ranges, damage); with --live a running ROS 2 system (nodes, QoS, frames, clocks)."""
@@ -27,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=float, default=5.0, metavar="S", help="how long, with --live (default: 5)"
     )
-    parser.add_argument("--topic", metavar="NAME", help="topic of the point clouds")
-    parser.add_argument("--odom", metavar="NAME", help="topic of the poses")
-    parser.add_argument("--still", action="store_true", help="the sensor did not move")
+    add_source(parser)
     add_json(parser)
     add_settings(parser)
 
@@ -37,15 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from gpgmap_ros.findings import GOOD, NOTE, WRONG, Finding
     from gpgmap_ros.offline.checkup import installation, recording_findings
-    from gpgmap_ros.offline.choosing import Wish
 
     config = config_from(arguments)
     found: list[Any] = []
     if not arguments.bags or arguments.live:
         found.extend(installation())
     if arguments.bags:
-        wish = Wish(arguments.topic, arguments.odom, still=arguments.still)
-        found.extend(recording_findings(arguments.bags, wish, config))
+        found.extend(recording_findings(arguments.bags, wish_from(arguments), config))
     if arguments.live:
         try:
             from gpgmap_ros.nodes.system_probe import system_findings

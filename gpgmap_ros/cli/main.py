@@ -7,10 +7,13 @@ A failure is one line on standard error that says what was wrong and what to do;
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
+import re
 import sys
 from dataclasses import dataclass
+from typing import NoReturn
 
 from gpgmap_ros import __version__
 from gpgmap_ros.cli.common import Interrupted, UsageError
@@ -57,9 +60,21 @@ exit codes: 0 done, 1 failed, 2 wrong call, 130 interrupted
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what was wrong with a call in one line, as every other failure is said; argparse begins with the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = re.match(r"argument COMMAND: invalid choice: '([^']*)'", message)
+        if unknown:
+            near = difflib.get_close_matches(unknown[1], [command.name for command in COMMANDS], 1)
+            message = f"there is no command '{unknown[1]}'" + (f": did you mean '{near[0]}'?" if near else "")
+        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
+        raise SystemExit(WRONG_CALL)
+
+
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """only: load the options of this command alone; the others are listed. None loads all."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="gpgmap",
         description="Gaussian-process gradient maps of bare ground.",
         epilog=EXAMPLES,
@@ -94,6 +109,9 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
+    if not argv:  # a stranger: show what there is
+        build_parser("").print_help(sys.stderr)
+        return WRONG_CALL
     named = next((argument for argument in argv if not argument.startswith("-")), None)
     known = {command.name for command in COMMANDS}
     arguments = build_parser(named if named in known else "").parse_args(argv)

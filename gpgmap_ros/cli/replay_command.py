@@ -16,12 +16,14 @@ from gpgmap_ros.cli.common import (
     add_json,
     add_output,
     add_settings,
+    add_source,
     config_from,
     given_settings,
     output_folder,
     print_json,
     say,
     table,
+    wish_from,
 )
 from gpgmap_ros.progress import ProgressBar
 
@@ -44,15 +46,7 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bags", nargs="+", type=Path, metavar="BAG", help="folder or file of a recording")
     add_output(parser, "the recording's name and _gpgmap")
-    source = parser.add_argument_group("what is read (guessed unless told)")
-    source.add_argument("--topic", metavar="NAME", help="topic of the point clouds")
-    poses = source.add_mutually_exclusive_group()
-    poses.add_argument(
-        "--odom", metavar="NAME", help="topic of the poses: Odometry, PoseStamped and their kin"
-    )
-    poses.add_argument("--tf", action="store_true", help="poses from /tf")
-    poses.add_argument("--still", action="store_true", help="no poses: the sensor did not move")
-    source.add_argument("--map-frame", metavar="FRAME", help="gravity-aligned frame of the map")
+    source = add_source(parser)
     source.add_argument(
         "--from", dest="start", type=float, metavar="S", help="begin this many seconds into the recording"
     )
@@ -60,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--rate", type=float, default=0.0, metavar="X", help="times real time (default: as fast as it goes)"
     )
-    viewer = parser.add_argument_group("live view (pip install rerun-sdk)")
+    viewer = parser.add_argument_group("live view (pip install rerun-sdk)").add_mutually_exclusive_group()
     viewer.add_argument("--rerun", action="store_true", help="stream to the Rerun viewer")
     viewer.add_argument("--rerun-save", type=Path, metavar="FILE", help="write what it would show (.rrd)")
     add_json(parser)
@@ -75,13 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
     from gpgmap_ros.config import with_settings
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
-    from gpgmap_ros.offline.choosing import ChoiceError, Wish, choose
+    from gpgmap_ros.offline.choosing import ChoiceError, choose
     from gpgmap_ros.offline.scale import fitted
 
     with Recording(arguments.bags) as recording:
-        wish = Wish(arguments.topic, arguments.odom, arguments.tf, arguments.still, arguments.map_frame)
         try:
-            choice = choose(recording, wish, config.map_frame, config.base_frame)
+            choice = choose(recording, wish_from(arguments), config.map_frame, config.base_frame)
         except ChoiceError as error:
             raise UsageError(str(error)) from error
         scale = fitted(config, recording, choice.topic, given_settings(arguments))
@@ -129,7 +122,9 @@ def replayed(
 
     replay = Replay(recording, choice, config)
     interrupted = follow(replay, recording, limits, arguments.rate, viewer)
-    replay.end()
+    rest = replay.end()
+    if viewer is not None:
+        viewer.finished(*rest)
     mapped = time.monotonic() - begin
     with ProgressBar("writing the results", 3) as bar:
         bar.update(0, "map")
@@ -145,6 +140,8 @@ def replayed(
         summary = write_results(folder, replay, gpgmap, summary, lambda stage: bar.advance(1, stage))
         if viewer is not None and gpgmap is not None:
             viewer.map(gpgmap)
+            if replay.closer is not None:
+                viewer.graph(replay.closer.closures, replay.closer.poses, replay.corrected.positions)
         summary["warnings"] = [*choice.warnings, *summary["warnings"]]
         summary["seconds"] = {"mapping": round(mapped, 3), "all": round(time.monotonic() - begin, 3)}
         write_json(folder.summary, summary)

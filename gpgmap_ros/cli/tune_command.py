@@ -11,11 +11,13 @@ from gpgmap_ros.cli.common import (
     UsageError,
     add_json,
     add_settings,
+    add_source,
     config_from,
     given_settings,
     print_json,
     say,
     table,
+    wish_from,
 )
 from gpgmap_ros.progress import ProgressBar
 
@@ -41,9 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="settings file (default: tuned.yaml)",
     )
-    parser.add_argument("--topic", metavar="NAME", help="topic of the point clouds")
-    parser.add_argument("--odom", metavar="NAME", help="topic of the poses")
-    parser.add_argument("--still", action="store_true", help="the sensor did not move")
+    add_source(parser)
     add_json(parser)
     add_settings(parser)
 
@@ -107,13 +107,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 def from_recording(arguments: argparse.Namespace, config: Any) -> Any:
     from gpgmap_ros.io.recordings import Recording
-    from gpgmap_ros.offline.choosing import ChoiceError, Wish, choose
+    from gpgmap_ros.offline.choosing import ChoiceError, choose
     from gpgmap_ros.offline.tuning import points_of_recording
 
     with Recording(arguments.sources) as recording:
-        wish = Wish(arguments.topic, arguments.odom, still=arguments.still)
         try:
-            choice = choose(recording, wish, config.map_frame, config.base_frame)
+            choice = choose(recording, wish_from(arguments), config.map_frame, config.base_frame)
         except ChoiceError as error:
             raise UsageError(str(error)) from error
         for text in (*choice.reasons, *choice.warnings):

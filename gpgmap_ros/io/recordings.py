@@ -180,7 +180,8 @@ class Recording:
         ending = _ending(path)
         if ending not in FILES:
             raise BagError(
-                f"{path}: no bag: expected a folder, or a file that ends in {', '.join(FILES[:3])}"
+                f"{path}: no bag: expected a folder, or a file that ends in {', '.join(FILES[:3])}; point clouds in"
+                " files are for `gpgmap map`"
             )
         if path.suffix in PACKED:
             unpacked = self._unpacked(path)

@@ -143,13 +143,15 @@ class Replay:
     def stopped(self) -> bool:
         return self._stopped
 
-    def end(self) -> None:
-        """End the last submap and wait for all comparisons."""
-        self._timed("wait for submaps", self._done, True)
+    def end(self) -> tuple[list[Submap], list[LoopClosure]]:
+        """End the last submap and wait for all comparisons; what was finished since the last step."""
+        submaps, closures = self._timed("wait for submaps", self._done, True)
         submap = self._timed("submaps", self._pipeline.finish_submap, "end of the recording")
         if submap is not None:
-            self._close(submap)
+            submaps.append(submap)
+            closures.extend(self._close(submap))
         self._beside.shutdown()
+        return submaps, closures
 
     def stitched(self) -> GPGMap | None:
         """The map of all submaps under their corrected poses, after `end`; None where nothing was mapped."""

@@ -1,10 +1,20 @@
 """A replay in the Rerun viewer while it runs: clouds, trajectory, submaps, closures, and the map at the end.
 
+map/cloud                   the cloud of the moment
+map/trajectory/NUMBER       the way as recorded, some hundred poses each
+map/submaps/ID              surfaces of the finished submaps, where odometry had them
+map/surface                 at the end: the whole map under corrected poses
+map/corrected_trajectory    at the end, where closures moved it
+map/closures                at the end: a line between the submaps of each accepted closure
+closures                    every comparison in words, as it was made
+uncertainty                 at the end: standard deviation, as a picture
+
 Rerun is optional (170 MB): without it `--rerun` says how to install it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +26,8 @@ from gpgmap_ros.viz.rendering import STYLES, coloured, layer_values
 
 MOST_POINTS = 20_000
 """Of a cloud, shown: the viewer is for looking, the map has them all."""
+PIECE_OF_WAY = 200
+"""Poses that are logged again with each new one: the whole way each time would be gigabytes after an hour."""
 
 
 class ViewerMissing(RuntimeError):
@@ -35,7 +47,8 @@ class Viewer:
         if save is not None:
             rerun.save(save)
         rerun.log("map", rerun.ViewCoordinates.RIGHT_HAND_Z_UP, static=True)
-        self._track: list[Array] = []
+        self._piece: list[Array] = []
+        self._pieces = 0
 
     def step(self, step: Any) -> None:
         """One cloud of a replay."""
@@ -44,13 +57,30 @@ class Viewer:
         every = max(1, len(step.points) // MOST_POINTS)
         points = apply(step.pose.T_map_sensor, step.points[::every])
         rr.log("map/cloud", rr.Points3D(points, radii=0.03, colors=[120, 160, 200]))
-        self._track.append(step.pose.T_map_robot[:3, 3])
-        rr.log("map/trajectory", rr.LineStrips3D([np.array(self._track)], colors=[194, 65, 12]))
-        for submap in step.submaps:
+        if len(self._piece) == PIECE_OF_WAY:
+            self._piece, self._pieces = [self._piece[-1]], self._pieces + 1
+        self._piece.append(step.pose.T_map_robot[:3, 3])
+        rr.log(
+            f"map/trajectory/{self._pieces}", rr.LineStrips3D([np.array(self._piece)], colors=[194, 65, 12])
+        )
+        self.finished(step.submaps, step.closures)
+
+    def finished(self, submaps: Iterable[Any], closures: Iterable[Any]) -> None:
+        """Submaps that are complete, and what they were compared with."""
+        for submap in submaps:
             self.surface(f"map/submaps/{submap.id}", submap.gpgmap, submap.T_map_submap)
-        for closure in step.closures:
-            if closure.accepted:
-                rr.log("closures", rr.TextLog(f"{closure.a} - {closure.b}: {closure.reason}"))
+        for closure in closures:
+            verdict = "accepted" if closure.accepted else "refused"
+            words = f"{closure.a} - {closure.b} {verdict}: {closure.reason}"
+            self._rr.log("closures", self._rr.TextLog(words, level="INFO" if closure.accepted else "DEBUG"))
+
+    def graph(self, closures: Iterable[Any], poses: Mapping[int, Array], corrected: Array) -> None:
+        """The accepted closures as lines between submaps, and the way (N, 3), both as corrected."""
+        lines = [np.array([poses[item.a][:3, 3], poses[item.b][:3, 3]]) for item in closures if item.accepted]
+        if lines:
+            self._rr.log("map/closures", self._rr.LineStrips3D(lines, colors=[5, 150, 105]))
+            way = self._rr.LineStrips3D([corrected], colors=[37, 99, 235])
+            self._rr.log("map/corrected_trajectory", way)
 
     def map(self, gpgmap: GPGMap) -> None:
         """The whole map: the surface coloured by height, and its uncertainty as a picture."""

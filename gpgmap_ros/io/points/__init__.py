@@ -22,6 +22,7 @@ from gpgmap_ros.io.points.text import open_text
 __all__ = ["PIECE", "SUFFIXES", "PointFileError", "PointSource", "open_points"]
 
 SUFFIXES = (".las", ".laz", ".ply", ".pcd", ".xyz", ".txt", ".csv", ".asc", ".npz", ".npy")
+RECORDINGS = (".bag", ".db3", ".mcap", ".zstd", ".zst")
 
 
 def open_points(path: Path, epsg: int = 0, classes: tuple[int, ...] | None = None) -> PointSource:
@@ -39,7 +40,10 @@ def open_points(path: Path, epsg: int = 0, classes: tuple[int, ...] | None = Non
         elif suffix in openers:
             source = openers[suffix](path)
         else:
-            raise PointFileError(f"{path}: not known as a point cloud: expected one of {', '.join(SUFFIXES)}")
+            hint = "; recordings are for `gpgmap replay`" if path.is_dir() or suffix in RECORDINGS else ""
+            raise PointFileError(
+                f"{path}: not known as a point cloud: expected one of {', '.join(SUFFIXES)}{hint}"
+            )
     except PointFileError:
         raise
     except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
