@@ -2,6 +2,7 @@
 
 python benchmark/closure_pairs.py                            the table: ours, two ablations, peers that are installed
 python benchmark/closure_pairs.py --negatives 2400           more pairs of different places, for ours
+python benchmark/closure_pairs.py --overlaps 0.3 0.25 0.2    harder pairs, where probabilities between 0 and 1 occur
 python benchmark/closure_pairs.py --calibrate --seed 1       fit the constants of the acceptance probability
 
 A pose is right within 1.5 cells, at the middle of the source, and 2 degrees of yaw. A pair of different places is one
@@ -93,14 +94,21 @@ class Draw:
     different: list[tuple[Submap, Submap]]
 
 
-def draw(terrain: Terrain, seed: int, pairs: int, negatives: int, folder: Path) -> Draw:
+def draw(
+    terrain: Terrain,
+    seed: int,
+    pairs: int,
+    negatives: int,
+    folder: Path,
+    overlaps: tuple[float, ...] = OVERLAPS,
+) -> Draw:
     """Seeded by terrain and seed. The maps of the positives are paired anew for the negatives."""
     rng = np.random.default_rng([seed, zlib.crc32(terrain.name.encode())])
-    path = folder / f"maps_{terrain.name}_{seed}_{pairs}.pkl"
+    path = folder / f"maps_{terrain.name}_{seed}_{pairs}{suffix(overlaps)}.pkl"
     if path.exists():
         same = pickle.loads(path.read_bytes())
     else:
-        same = [(overlap, *terrain.positive(overlap, rng)) for overlap in OVERLAPS for _ in range(pairs)]
+        same = [(overlap, *terrain.positive(overlap, rng)) for overlap in overlaps for _ in range(pairs)]
         path.write_bytes(pickle.dumps(same))
     maps = [submap for _, source, target in same for submap in (source, target)]
     apart = [
@@ -111,6 +119,11 @@ def draw(terrain: Terrain, seed: int, pairs: int, negatives: int, folder: Path) 
     ]
     order = np.random.default_rng([seed, 1]).permutation(len(apart))[:negatives]
     return Draw(terrain.name, same, [apart[k] for k in order])
+
+
+def suffix(overlaps: tuple[float, ...]) -> str:
+    """Of the names of files, where the overlaps are not the usual ones."""
+    return "" if overlaps == OVERLAPS else "_" + "-".join(f"{100 * overlap:g}" for overlap in overlaps)
 
 
 def results(method: Method, pairs: Draw, path: Path, light: bool) -> Iterator[Result]:
@@ -161,7 +174,7 @@ def report(name: str, found: list[Result]) -> None:
     by_overlap = " ".join(
         f"{np.mean([r.right for r in same if r.overlap == o]):4.0%}/"
         f"{np.mean([r.right and r.accepted for r in same if r.overlap == o]):4.0%}"
-        for o in OVERLAPS
+        for o in sorted({r.overlap for r in same}, reverse=True)
     )
     good = [r for r in same if r.right and (r.accepted or r.registration is None)]  # peers do not accept
     error = np.median([r.error for r in good], axis=0) if good else (np.nan, np.nan)
@@ -173,25 +186,49 @@ def report(name: str, found: list[Result]) -> None:
     )
     distances = np.array([r.distance for r in good if np.isfinite(r.distance)])
     if distances.size:
-        print(
-            f"{'':22s} squared Mahalanobis distance of the truth (6 dof): mean {distances.mean():.2f}, "
-            f"median {np.median(distances):.2f} (chi-square: 6, 5.35), beyond 99.9 %: "
-            f"{int(np.sum(distances > chi2.ppf(0.999, 6)))} of {distances.size}"
-        )
+        print(f"{'':22s} {normalised(distances)}")
+
+
+def normalised(distances: Array) -> str:
+    """Squared Mahalanobis distances of the truth beside the chi-square of 6 degrees of freedom that they should follow.
+
+    The mean with its standard error from the distances themselves.
+    """
+    return (
+        f"squared Mahalanobis distance of the truth (6 dof): mean {distances.mean():.2f} "
+        f"+- {distances.std() / np.sqrt(distances.size):.2f} (chi-square 6), median {np.median(distances):.2f} (5.35), "
+        f"beyond 95 %: {np.mean(distances > chi2.ppf(0.95, 6)):.1%}, beyond 99.9 %: "
+        f"{int(np.sum(distances > chi2.ppf(0.999, 6)))} of {distances.size}"
+    )
 
 
 def reliability(found: list[Result]) -> None:
-    """Stated probability of the best pose of each pair, before any cut, against the share of these that is right."""
+    """Stated probability of the best pose of each pair, before any cut, against the share of these that is right.
+
+    With Wilson's 95 % interval of that share, and the mean difference of the two over all pairs.
+    """
     confidence = np.array([r.confidence for r in found])
     right = np.array([r.right for r in found])
-    print("-- stated probability of the best pose: pairs, stated on average, right")
+    off = 0.0
+    print("-- stated probability of the best pose: pairs, stated on average, right (95 % interval)")
     for low, high in itertools.pairwise(BINS):
         inside = (confidence >= low) & ((confidence < high) | (high == 1.0))
-        if inside.any():
-            print(
-                f"   {low:5.3f} to {high:5.3f}: {inside.sum():6d}, {confidence[inside].mean():8.4f}, "
-                f"{right[inside].mean():8.4f}"
-            )
+        count = int(inside.sum())
+        if not count:
+            continue
+        stated, share = confidence[inside].mean(), right[inside].mean()
+        off += count * abs(stated - share) / len(found)
+        z2 = 1.96**2
+        middle = (share + z2 / (2 * count)) / (1 + z2 / count)
+        half = np.sqrt(share * (1 - share) * z2 / count + (z2 / (2 * count)) ** 2) / (1 + z2 / count)
+        print(
+            f"   {low:5.3f} to {high:5.3f}: {count:6d}, {stated:8.4f}, {share:8.4f} "
+            f"({max(middle - half, 0.0):.3f} to {min(middle + half, 1.0):.3f})"
+        )
+    print(
+        f"   expected calibration error {off:.5f}, Brier score {np.mean((confidence - right) ** 2):.5f}, "
+        f"of {len(found)} pairs"
+    )
 
 
 def calibrate(found: list[Result]) -> None:
@@ -233,6 +270,9 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=10, help="per terrain and overlap")
     parser.add_argument("--negatives", type=int, default=100, help="pairs of different places per terrain")
     parser.add_argument("--peer-negatives", type=int, default=20, help="the same for all but our own method")
+    parser.add_argument(
+        "--overlaps", nargs="*", type=float, default=OVERLAPS, help="of the pairs, parts of a disc"
+    )
     parser.add_argument("--terrains", nargs="*", default=[], help="names; all unless told")
     parser.add_argument("--methods", nargs="*", default=[], help="names; all that are installed unless told")
     parser.add_argument(
@@ -241,6 +281,7 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, help="file for a picture of the table")
     parser.add_argument("--out", type=Path, default=Path("out/closure"), help="folder for maps and results")
     args = parser.parse_args()
+    overlaps = tuple(args.overlaps)
     folder = data_folder()
     if folder is None:
         print("skipped: no data folder; set GPGMAP_DATA")
@@ -249,7 +290,7 @@ def main() -> int:
     chosen = {name: m for name, m in methods().items() if not args.methods or name in args.methods}
     found: dict[str, list[Result]] = {name: [] for name in chosen}
     for terrain in terrains(folder, tuple(args.terrains)):
-        pairs = draw(terrain, args.seed, args.pairs, args.negatives, args.out)
+        pairs = draw(terrain, args.seed, args.pairs, args.negatives, args.out, overlaps)
         print(
             f"-- {terrain.name}: {len(pairs.same)} pairs, {len(pairs.different)} of different places",
             flush=True,
@@ -257,12 +298,13 @@ def main() -> int:
         for name, method in chosen.items():
             negatives = args.negatives if name == "gpgmap_ros" else args.peer_negatives
             some = replace(pairs, different=pairs.different[: 0 if name == "common_error = 0" else negatives])
-            label = f"{name}_{terrain.name}_{args.seed}_{args.pairs}_{negatives}".replace(" ", "-")
-            path = args.out / f"results_{label}.pkl"
+            label = f"{name}_{terrain.name}_{args.seed}_{args.pairs}_{negatives}{suffix(overlaps)}"
+            path = args.out / f"results_{label.replace(' ', '-')}.pkl"
             here = list(results(method, some, path, light=not args.calibrate))
             found[name] += here
             report(name, here)
-    print("-- all terrains; per overlap of 100, 70, 50, 35 %: right pose / accepted and right")
+    shares = ", ".join(f"{overlap:.0%}" for overlap in sorted(overlaps, reverse=True))
+    print(f"-- all terrains; per overlap of {shares}: right pose / accepted and right")
     for name, all_results in found.items():
         report(name, all_results)
     print(markdown(found, recall_without_false))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.covariance import covariance_of
@@ -15,7 +16,15 @@ from gpgmap_ros.closure.prior import PosePrior, expectation_of
 from gpgmap_ros.closure.refinement import Alignment, alignment_of, refine
 from gpgmap_ros.closure.search import Candidate, search
 from gpgmap_ros.closure.surface import NotComparable, Surface, surface_of
-from gpgmap_ros.closure.verification import Evidence, evidence, log_odds, objection
+from gpgmap_ros.closure.verification import (
+    RIVAL,
+    Evidence,
+    evidence,
+    log_odds,
+    objection,
+    octaves,
+    worse_by,
+)
 from gpgmap_ros.mapping import GPGMap
 
 Array = NDArray[np.float64]
@@ -138,11 +147,10 @@ def judged(
     """The best pose, its probability against the others, and the verdict."""
     best = verified[0]
     others = [item for item in verified[1:] if not same_pose(item.alignment, best.alignment)]
-    odds = np.logaddexp.reduce([0.0, *(item.log_odds for item in others)])
-    probability = 1.0 / (1.0 + np.exp(np.clip(odds - best.log_odds, -700.0, 700.0)))
+    alone = logistic(best.log_odds)
+    probability = 1.0 / (1.0 / alone + doubt(best, others, source, target, config)) if alone > 0.0 else 0.0
     reason = objection(best.evidence, config)
     if not reason and probability < config.accept_probability:
-        alone = 1.0 / (1.0 + np.exp(np.clip(-best.log_odds, -700.0, 700.0)))
         if alone >= config.accept_probability:
             reason = "not unique: another pose fits almost as well"
         else:
@@ -167,6 +175,25 @@ def judged(
         T_runner_up=in_metres(runner_up.alignment, source, target) if runner_up else None,
         candidates=candidates,
     )
+
+
+def doubt(
+    best: Verified, others: list[Verified], source: Surface, target: Surface, config: ClosureConfig
+) -> float:
+    """How probable rivals are beside the best pose: those that might be believed, as far as they fit as well."""
+    rivals = [item for item in others if item.log_odds > RIVAL]
+    if not rivals:
+        return 0.0
+    first = octaves(best.alignment, best.evidence, source, target, config)
+    total = 0.0
+    for rival in rivals:
+        z = worse_by(octaves(rival.alignment, rival.evidence, source, target, config), first)
+        total += logistic(rival.log_odds) * 2.0 * float(ndtr(-z))
+    return total
+
+
+def logistic(log_odds: float) -> float:
+    return float(1.0 / (1.0 + np.exp(np.clip(-log_odds, -700.0, 700.0))))
 
 
 def refused(reason: str, candidates: int = 0) -> Registration:

@@ -30,8 +30,21 @@ noise in the slopes, the more surplus is asked for.
 
 **Probability.** A logistic function of log ratio and surplus, less what noise asks for, its constants chosen once, on
 training draws.
-Only one pose can be right: with odds o_i of each distinct pose, that of the best is o_1 / (1 + sum o_i). A ridge that
-fits in two places is refused by that.
+
+**Uniqueness.** Only one pose can be right. A rival, a distinct pose that might be believed on its own, is dismissed
+only if it fits worse than the best pose by more than chance: on ground that repeats itself both fit down to the noise,
+and which of them has the higher L is decided by noise and by how much they happen to share. The slopes are split into
+octaves, which are nearly independent, each with its own rho and n (the smaller of both poses'). Of what is left, 1 -
+rho^2, each pose's estimate has the relative variance 2 / n, so that
+
+    D = sum over octaves of n/2 log((1 - rho_i^2) / (1 - rho_1^2)),      z = D / sqrt(sum of n)
+
+is a standard normal variable where both fit equally well. With the odds o_1 of the best pose alone and p_i = o_i / (1 +
+o_i) of each rival,
+
+    P = 1 / (1 + 1 / o_1 + sum p_i 2 Q(z_i)),      Q(z): that a standard normal variable exceeds z.
+
+Places that share their large forms alone, two flat valley floors, are told apart by the finer octaves.
 """
 
 from __future__ import annotations
@@ -61,6 +74,10 @@ SHIFTS = 1.3
 NATS_PER_NOISE = 20.0
 """Surplus that is asked for, per part of noise: 7 nats where there is nothing but noise, whose share is then about 0.35
 (half of the sum of two noises, by the scale of Student's t), next to nothing on clear relief."""
+OCTAVES = 3
+"""Of the slopes, below `detail_cells`: from 6 to 3, to 1.5, and 0.75 cells, where a GP's map has no more to say."""
+RIVAL = -7.0
+"""Log odds from which on a pose counts as a rival: below, it is wrong in 999 of 1,000 cases whatever the others are."""
 LEAST_RATIO = 0.4
 """Of lambda_g to lambda_z."""
 TILT_LIMIT = 3.7
@@ -119,9 +136,7 @@ def evidence(
     slope_residual = np.sum((over.source_slope - over.target_slope) ** 2, axis=0)
     height_scale = unit_variance(over.residual[shared] ** 2 / over.variance[shared], 1)
     slope_scale = unit_variance(slope_residual[shared] / over.slope_variance[shared], 2)
-    relief = 0.5 * (spread(over.weight, over.source_slope) + spread(over.weight, over.target_slope))
-    noise = slope_scale * over.slope_variance
-    w = np.where(shared, over.weight / (1.0 + noise / max(relief, 1e-12)), 0.0)
+    w = trusted_weight(over, slope_scale)
     a, b = compared(over, config)
     blur = config.detail_cells / every
     bands = [likeness(w, a, b), likeness(w, without_trend(w, a, blur), without_trend(w, b, blur))]
@@ -156,6 +171,39 @@ def evidence(
         converged=alignment.converged,
         surprise=surprise,
     )
+
+
+def octaves(
+    alignment: Alignment, found: Evidence, source: Surface, target: Surface, config: ClosureConfig
+) -> Array:
+    """(OCTAVES + 1, 2) rho and n of the slopes coarser than `detail_cells`, of each octave below, and of the rest."""
+    every = 2 if alignment.shared > MOST_CELLS else 1
+    over = overlay(alignment, source, target, config, every)
+    over = cropped(over, over.weight > 0.0)
+    w = trusted_weight(over, found.slope_scale)
+    inside = w > 0.0
+    a, b = compared(over, config)
+    out = []
+    for octave in range(OCTAVES):
+        blur = config.detail_cells / every / 2.0**octave
+        finer_a, finer_b = without_trend(w, a, blur), without_trend(w, b, blur)
+        out.append(likeness(w, np.where(inside, a - finer_a, 0.0), np.where(inside, b - finer_b, 0.0)))
+        a, b = finer_a, finer_b
+    return np.array([*out, likeness(w, a, b)])
+
+
+def worse_by(rival: Array, best: Array) -> float:
+    """z: how much worse a rival fits than the best pose, in standard deviations of what chance does. From `octaves`."""
+    left = [np.log1p(-np.minimum(np.maximum(pose[:, 0], 0.0) ** 2, 1.0 - 1e-6)) for pose in (rival, best)]
+    n = np.minimum(rival[:, 1], best[:, 1])
+    return float(np.sum(0.5 * n * (left[0] - left[1])) / np.sqrt(max(n.sum(), 1.0)))
+
+
+def trusted_weight(over: Overlay, slope_scale: float) -> Array:
+    """The weights with which slopes are compared: less where noise is more than relief."""
+    relief = 0.5 * (spread(over.weight, over.source_slope) + spread(over.weight, over.target_slope))
+    noise = slope_scale * over.slope_variance
+    return np.where(over.weight > 0.0, over.weight / (1.0 + noise / max(relief, 1e-12)), 0.0)
 
 
 def surprise_of(alignment: Alignment, target: Surface, expected: Expectation) -> float:

@@ -6,12 +6,16 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fractal_world import World, pose_error
+from fractal_world import World, fractal, pose_error
+from scipy.ndimage import gaussian_filter
 from scipy.stats import chi2
 
 from gp_core.grid import Grid
 from gpgmap_ros.closure import ClosureConfig, register
+from gpgmap_ros.closure.refinement import Alignment, refine
 from gpgmap_ros.closure.registration import Registration
+from gpgmap_ros.closure.surface import Surface, surface_of
+from gpgmap_ros.closure.verification import evidence, octaves, worse_by
 from gpgmap_ros.config import ConfigError
 from gpgmap_ros.geometry import apply, inverse
 from gpgmap_ros.mapping import GPGMap
@@ -103,6 +107,50 @@ def test_parallel_ridges_are_refused_as_not_unique():
     source, _ = ridges.map_at((100.0, 100.0), 1, yaw=0.4)
     target, _ = ridges.map_at((116.0, 110.0), 2)
     assert not register(source, target).accepted
+
+
+def test_a_place_that_the_target_shows_twice_is_refused():
+    """Relief that repeats every 40 m: the source lies in the target several times, each with all of its ground."""
+    for seed in (3, 4, 5):
+        relief = World(np.tile(fractal(seed, size=40, slope=1.8, relief=1.5), (6, 6)))
+        source, _ = relief.map_at((100.0, 100.0), 1, yaw=0.7, radius=18.0)
+        target, _ = relief.map_at((120.0, 100.0), 2, radius=44.0)
+        found = register(source, target)
+        assert not found.accepted
+        assert found.reason.startswith("not unique"), found.reason
+
+
+def test_fine_forms_tell_places_apart(pair):
+    """Ground that has the same large forms and other fine ones fits worse; another sample of the same does not."""
+    source, target, truth = pair
+    config = ClosureConfig(threads=1)
+    rng = np.random.default_rng(0)
+    other = {}
+    for name in ("gradient_x", "gradient_y"):
+        known = np.isfinite(target[name])
+        noise = gaussian_filter(rng.normal(size=known.shape), 1.5)
+        large = gaussian_filter(np.where(known, target[name], 0.0), 3.0) / gaussian_filter(known * 1.0, 3.0)
+        noise *= np.std((target[name] - large)[known]) / noise.std()
+        other[name] = np.where(known, large + noise, np.nan).astype(np.float32)
+    a = surface_of(source, config)
+    b = surface_of(target, config)
+    start = Alignment(truth[:3, :3], centre_of(truth, a, b), centre_of(truth, a, b))
+    pose = refine(start, a, b, config)
+    found = []
+    for map_ in (target, changed(target, **other)):
+        there = surface_of(map_, config)
+        what = evidence(pose, a, there, config)
+        assert what is not None
+        found.append(octaves(pose, what, a, there, config))
+    assert worse_by(found[1], found[0]) > 3.1
+    assert worse_by(found[0], found[1]) < -3.1
+    assert worse_by(found[0], found[0]) == 0.0
+
+
+def centre_of(T: np.ndarray, source: Surface, target: Surface) -> np.ndarray:
+    """t of an Alignment, in cells."""
+    corner = np.array([*target.origin, target.base])
+    return (T[:3, 3] - corner + T[:3, :3] @ source.middle) / target.resolution
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.1])
