@@ -12,12 +12,13 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.closure.session import LoopCloser, LoopClosure, known_covariances
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import Array
@@ -38,6 +39,9 @@ PATIENCE = 5.0
 """Seconds of the recording for which a cloud waits for its pose: longer than live, because it costs nothing here."""
 MOST_WAITING = 200
 """Clouds that may wait at once: beyond it the oldest is dropped, so that memory stays bounded."""
+
+MOST_UNDER_WAY = 4
+"""Submaps that may be solved and compared beside the mapping: beyond it the mapping waits, to bound the memory."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,9 @@ class Replay:
         self._track: list[Array] = []
         self.tally = Tally()
         self._stopped = False
-        # one thread: submaps are solved and compared in their order, so that the result is the same every time
-        self._beside = ThreadPoolExecutor(1, "submaps")
+        # One thread each: submaps are solved and compared in their order, so that the result is the same every time.
+        self._solving = ThreadPoolExecutor(1, "submaps")
+        self._closing = ThreadPoolExecutor(1, "closures")
         self._under_way: deque[Future[tuple[Submap | None, list[LoopClosure]]]] = deque()
         self._in_memory: dict[int, Submap] = {}
         self.closer = LoopCloser(config.closure) if config.closure.enabled and config.submap.enabled else None
@@ -113,6 +118,15 @@ class Replay:
 
     def steps(self, start: int | None = None, stop: int | None = None) -> Iterator[Step]:
         """Map the clouds between two times of the recording, nanoseconds; one step for each cloud that was used."""
+        # Solvers limit BLAS to one thread while they run, for the whole process: whichever ends first would lift that
+        # for those beside it, and their last digits would change from run to run.
+        with single_threaded_blas():
+            try:
+                yield from self._steps(start, stop)
+            finally:
+                self._timed("wait for submaps", wait, list(self._under_way))
+
+    def _steps(self, start: int | None, stop: int | None) -> Iterator[Step]:
         self._insert_static(start)
         messages = self._recording.messages(self._choice.topics, start, stop)
         while not self._stopped and (message := self._timed("read", next, messages, None)) is not None:
@@ -145,12 +159,14 @@ class Replay:
 
     def end(self) -> tuple[list[Submap], list[LoopClosure]]:
         """End the last submap and wait for all comparisons; what was finished since the last step."""
-        submaps, closures = self._timed("wait for submaps", self._done, True)
+        self._timed("wait for submaps", wait, list(self._under_way))
+        submaps, closures = self._done()
         submap = self._timed("submaps", self._pipeline.finish_submap, "end of the recording")
         if submap is not None:
             submaps.append(submap)
             closures.extend(self._close(submap))
-        self._beside.shutdown()
+        self._solving.shutdown()
+        self._closing.shutdown()
         return submaps, closures
 
     def stitched(self) -> GPGMap | None:
@@ -281,18 +297,30 @@ class Replay:
             "overhang",
         ):
             self.tally.points[name] += getattr(report, name)
+        self._hold_back()
         self._stamps.append(waiting.stamp)
         self._track.append(pose.T_map_robot)
         return Step(waiting.stamp, waiting.time, pose, points, report, *self._done())
 
     def _ended(self, ended: EndedSubmap) -> None:
         """A submap takes no more points: the rest is done while the mapping goes on."""
-        self._under_way.append(self._beside.submit(self._complete, ended))
+        solved = self._solving.submit(self._complete, ended)
+        self._under_way.append(self._closing.submit(self._close_next, solved))
 
-    def _complete(self, ended: EndedSubmap) -> tuple[Submap | None, list[LoopClosure]]:
+    def _hold_back(self) -> None:
+        """Let the mapping wait where too many submaps do."""
+        unfinished = [item for item in self._under_way if not item.done()]
+        if len(unfinished) > MOST_UNDER_WAY:
+            self._timed("wait for submaps", wait, unfinished[:-MOST_UNDER_WAY])
+
+    def _complete(self, ended: EndedSubmap) -> Submap | None:
         submap, error = self._timed("submaps", self._pipeline.complete, ended)
         if error:
             self.tally.warn(error)
+        return submap
+
+    def _close_next(self, solved: Future[Submap | None]) -> tuple[Submap | None, list[LoopClosure]]:
+        submap = solved.result()
         return submap, [] if submap is None else self._close(submap)
 
     def _close(self, submap: Submap) -> list[LoopClosure]:
@@ -301,11 +329,11 @@ class Replay:
             self._in_memory[submap.id] = submap
         return [] if self.closer is None else self._timed("close loops", self.closer.add, submap)
 
-    def _done(self, wait: bool = False) -> tuple[list[Submap], list[LoopClosure]]:
-        """Submaps that are finished, and their closures; with `wait`, all."""
+    def _done(self) -> tuple[list[Submap], list[LoopClosure]]:
+        """Submaps that are finished, and their closures."""
         submaps: list[Submap] = []
         closures: list[LoopClosure] = []
-        while self._under_way and (wait or self._under_way[0].done()):
+        while self._under_way and self._under_way[0].done():
             submap, found = self._under_way.popleft().result()
             submaps.extend([submap] if submap is not None else [])
             closures.extend(found)

@@ -36,6 +36,16 @@ FATES = {
     "overhang": "above the lowest surface",
 }
 
+STAGES = {
+    "read": "reading",
+    "fuse": "fusing clouds",
+    "submaps": "solving submaps (beside)",
+    "close loops": "closing loops (beside)",
+    "wait for submaps": "waiting for these",
+    "stitch": "one map of all submaps",
+}
+"""The stages of a replay as people read them; some run beside the others, so that the sum is not the time it took."""
+
 
 def write_results(
     folder: RunFolder,
@@ -86,7 +96,7 @@ def page_of(
         tracks=tracks(odometry, corrected, summary),
         closures=closure_views(closures, poses, replay.map_of),
         submaps=[outline(item, poses.get(item.id, item.T_map_submap)) for item in replay.submaps],
-        timings=[(name, round(value, 4)) for name, value in replay.tally.seconds.most_common()],
+        timings=[(STAGES[name], round(value, 4)) for name, value in replay.tally.seconds.most_common()],
         fates=[
             (text, replay.tally.points[name]) for name, text in FATES.items() if replay.tally.points[name]
         ],

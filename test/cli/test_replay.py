@@ -14,10 +14,16 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from gpgmap_ros.closure.session import LoopClosure
+from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.demo.drive import start_pose
 from gpgmap_ros.geometry import apply
+from gpgmap_ros.io.recordings import Recording
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import read_tum
+from gpgmap_ros.mapping.submaps import Submap
+from gpgmap_ros.offline.choosing import Wish, choose
+from gpgmap_ros.offline.replay import MOST_UNDER_WAY, Replay
 
 
 def elevation(folder: Path) -> np.ndarray:
@@ -254,3 +260,31 @@ def test_the_real_recording_of_a_standing_sensor(gpgmap, data_folder) -> None:
     summary = json.loads(gpgmap("replay", bag, "--still", "--out", "out", "--json").stdout)
     assert summary["clouds"]["used"] == 2
     assert summary["points"]["points"] > 80_000
+
+
+def test_the_mapping_waits_where_submaps_pile_up(drive_bags, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparisons that take longer than mapping must not fill the memory with submaps; none is lost, in their order."""
+    config = with_settings(Config(), {"mapping.size_x": 8.0, "mapping.size_y": 8.0, "mapping.length_scale": 0.6,
+                                      "filter.max_range": 6.0, "submap.size": 6.0, "submap.max_distance": 0.3,
+                                      "closure.min_path": 1000.0})  # fmt: skip
+    closed: list[int] = []
+
+    def slow(self: Replay, submap: Submap) -> list[LoopClosure]:
+        time.sleep(0.2)
+        closed.append(submap.id)
+        return []
+
+    monkeypatch.setattr(Replay, "_close", slow)
+    with Recording([drive_bags.sqlite]) as recording:
+        choice = choose(recording, Wish(), config.map_frame, config.base_frame)
+        replay = Replay(recording, choice, config)
+        behind = []
+        finished: list[Submap] = []
+        for step in replay.steps():
+            finished += step.submaps
+            behind.append(sum(not item.done() for item in replay._under_way))
+        finished += replay.end()[0]
+    assert max(behind) == MOST_UNDER_WAY
+    assert closed == list(range(len(closed)))
+    assert [item.id for item in finished] == closed
+    assert len(closed) > 2 * MOST_UNDER_WAY
