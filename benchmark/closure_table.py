@@ -66,7 +66,7 @@ def markdown(found: Results, recall: Recall) -> str:
             method,
             *(by_overlap([r for r in same if r.terrain == name]) for name in names),
             by_overlap(same),
-            f"{recall(same, different):.0%}",
+            f"{100.0 * recall(same, different):.1f} %",
             verdicts,
             error,
             f"{1e3 * np.median([r.seconds for r in results]):.0f} ms",
