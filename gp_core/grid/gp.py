@@ -113,6 +113,7 @@ class GridGP(GridData):
         self._workers = Workers(threads)
         self._trend_count = FUNCTIONS[mean] if isinstance(mean, str) else 0
         self._center = _center(grid)
+        self._solved: Surface | None
         self._changed: Mask
         self._beta: Array
         self._beta_covariance: Array
@@ -143,12 +144,12 @@ class GridGP(GridData):
     @property
     def fallbacks(self) -> int:
         """Tiles so far whose fast factorisation failed and that were solved the slower, safer way."""
-        return self._surface.fallbacks
+        return self._solved.fallbacks if self._solved else 0
 
     @property
     def nbytes(self) -> int:
         """Memory of statistics, tiles and layers."""
-        return self._statistics.nbytes + self._surface.nbytes
+        return self._statistics.nbytes + (self._solved.nbytes if self._solved else 0)
 
     # -- windows -------------------------------------------------------------------------------------------
 
@@ -175,18 +176,20 @@ class GridGP(GridData):
 
     def move(self, cells_y: int, cells_x: int) -> None:
         """Shift the window by whole cells; data that stay inside are kept exactly, others are dropped."""
-        self._note_changes()
+        before = self._solved
+        if before is not None:
+            self._note_changes()
         self._grid = self.grid.moved(int(cells_y), int(cells_x))
         old = self._statistics
         x, y = self._axes(self._grid)
         self._statistics, self._noise = old.moved(x, y), self._noise.moved(x, y)
-        before = self._surface
         trend = self._beta, self._beta_covariance, self._beta_weight
         self._rebuild()
         self._beta, self._beta_covariance, self._beta_weight = trend
-        self._draw(self._changed)
-        self._changed = np.zeros_like(self._changed)
-        self._surface.inherit(before, _left_behind(old, self._statistics), self._statistics)
+        if before is not None:
+            self._draw(self._changed)
+            self._changed = np.zeros_like(self._changed)
+            self._surface.inherit(before, _left_behind(old, self._statistics), self._statistics)
 
     def like(self, grid: Grid, mean: float | None = None) -> GridGP:
         """A map without points on other cells, with the same kernel, settings and tables: they take a while to make.
@@ -395,10 +398,20 @@ class GridGP(GridData):
     def _default_tiles(prior: Prior) -> Tiles:
         return ROUGH if prior.rough else SMOOTH
 
+    @property
+    def _surface(self) -> Surface:
+        """Made when first asked for: many a map only collects points, and moves with the robot."""
+        if self._solved is None:
+            functions = 1 + self._trend_count
+            self._solved = Surface(
+                self._prior, self._models, self.grid, self._statistics, functions, self._workers
+            )
+        return self._solved
+
     def _rebuild(self) -> None:
-        """New fields, images and layers for the present window and prior; every block counts as changed."""
+        """Forget what was solved, for the present window and prior; every block counts as changed."""
         s = self._statistics
-        self._surface = Surface(self._prior, self._models, self.grid, s, 1 + self._trend_count, self._workers)
+        self._solved = None
         self._drawn_gain = np.full(s.weights.shape[:2], self._gain)
         self._changed = s.weights[:, :, 0, 0] > 0.0
         self._beta, self._beta_covariance = np.zeros(self._trend_count), np.zeros((self._trend_count,) * 2)

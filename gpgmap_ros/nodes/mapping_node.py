@@ -32,6 +32,7 @@ from rclpy.subscription import Subscription
 from sensor_msgs.msg import PointCloud2
 from std_srvs.srv import SetBool, Trigger
 
+from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.config import Config, ConfigError
 from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
 from gpgmap_ros.mapping import GPGMap, Submap
@@ -430,6 +431,12 @@ class Ending:
 
 def main() -> int:
     keep_flat()
+    # Solvers in several threads each limit BLAS, for the whole process: the first that ends would lift it for the rest.
+    with single_threaded_blas():
+        return _run()
+
+
+def _run() -> int:
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     ending, node = Ending(), None
     try:
