@@ -148,7 +148,7 @@ def test_fine_forms_tell_places_apart(pair):
 
 
 def test_of_two_fits_to_one_pose_the_settled_one_counts(pair):
-    """A fit whose steps ran out a hair before the end must not spoil the verdict on the pose that another one reached."""
+    """A fit whose steps ran out a hair before the end must not spoil the verdict on a pose that another one reached."""
     source, target, truth = pair
     config = ClosureConfig(threads=1)
     a, b = surface_of(source, config), surface_of(target, config)
