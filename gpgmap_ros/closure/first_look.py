@@ -115,16 +115,27 @@ def best_poses(
     if not len(found):
         return found
     # The smooth sums may put a peak beside its place: the cells around are looked at, too.
-    around = (found[:, None, 1:3] + NEIGHBOURS) % canvas.size
-    cells = np.concatenate([np.repeat(found[:, :1], len(NEIGHBOURS), 0), around.reshape(-1, 2)], axis=1)
+    cells = with_neighbours(found, canvas.size)
     values = exact_likelihoods(
-        source.fields, target.fields[0], cells.astype(np.int64), canvas.size,
-        least_shared(source, target, canvas, min_overlap),
-    ).reshape(len(found), -1)  # fmt: skip
-    best = np.argmax(values, axis=1) + len(NEIGHBOURS) * np.arange(len(found))
-    found = np.column_stack([cells[best], values.max(axis=1)])
+        source.fields, target.fields[0], cells, canvas.size, least_shared(source, target, canvas, min_overlap)
+    ).reshape(len(found), -1)
+    found[:, :3] = cells[np.argmax(values, axis=1) + len(NEIGHBOURS) * np.arange(len(found))]
+    found[:, 3] = values.max(axis=1)
     found = found[np.argsort(-found[:, 3], kind="stable")]
     return found[distinct_cells(found, len(canvas.yaws), canvas.size, count)]
+
+
+@njit(cache=True, nogil=True)
+def with_neighbours(found: Array, size: int) -> NDArray[np.int64]:  # pragma: no cover
+    """(9 N, 3) number of the yaw, row and column of each pose (N, 4) and of the shifts around it."""
+    out = np.empty((len(found) * len(NEIGHBOURS), 3), np.int64)
+    for n in range(len(found)):
+        for m in range(len(NEIGHBOURS)):
+            row = n * len(NEIGHBOURS) + m
+            out[row, 0] = int(found[n, 0])
+            out[row, 1] = (int(found[n, 1]) + NEIGHBOURS[m, 0]) % size
+            out[row, 2] = (int(found[n, 2]) + NEIGHBOURS[m, 1]) % size
+    return out
 
 
 @njit(cache=True, nogil=True)
@@ -245,6 +256,10 @@ def score_between(sharp: Field, smooth: Field, unit: float, least: Field) -> Non
                 for j in range(P):
                     c = sharp[t, k, i, j]
                     sharp[t, k, i, j] = 0.0
+                    if (
+                        c <= 0.0
+                    ):  # the means of the whole maps are away already: those of a part change little
+                        continue
                     j_0, j_1, g = low[j], high[j], share[j]
                     w_00, w_01 = unit * (one - f) * (one - g), unit * (one - f) * g
                     w_10, w_11 = unit * f * (one - g), unit * f * g
