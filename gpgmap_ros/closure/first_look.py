@@ -26,7 +26,7 @@ COARSER = 2.0
 """Spacing of the lattice for the smooth sums, in cells of the canvas."""
 TOGETHER = 4
 """Maps that go through one transform: their sums stay in the processor's cache."""
-PROPOSED = 2
+PROPOSED = 3
 """Poses that are looked at exactly, for each one that is asked for."""
 NEIGHBOURS = np.array([(0, 0), (0, 1), (1, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)])
 """Of a cell of the shifts, and itself first."""
@@ -256,10 +256,6 @@ def score_between(sharp: Field, smooth: Field, unit: float, least: Field) -> Non
                 for j in range(P):
                     c = sharp[t, k, i, j]
                     sharp[t, k, i, j] = 0.0
-                    if (
-                        c <= 0.0
-                    ):  # the means of the whole maps are away already: those of a part change little
-                        continue
                     j_0, j_1, g = low[j], high[j], share[j]
                     w_00, w_01 = unit * (one - f) * (one - g), unit * (one - f) * g
                     w_10, w_11 = unit * f * (one - g), unit * f * g
