@@ -28,6 +28,8 @@ TOGETHER = 4
 """Maps that go through one transform: their sums stay in the processor's cache."""
 PROPOSED = 3
 """Poses that are looked at exactly, for each one that is asked for."""
+NEIGHBOURS = np.array([(0, 0), (0, 1), (1, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)])
+"""Of a cell of the shifts, and itself first."""
 DOUBT = 0.05
 """Part of the variance that the smooth sums may be wrong by: rho is no more certain than that before it is exact."""
 
@@ -110,12 +112,48 @@ def best_poses(
     scores: (K, P, P) of one target; they are used up
     """
     found = cells_of_peaks(scores, canvas, PROPOSED * count)
-    found[:, 3] = exact_likelihoods(
-        source.fields, target.fields[0], found[:, :3].astype(np.int64), canvas.size,
-        least_shared(source, target, canvas, min_overlap),
-    )  # fmt: skip
-    found = found[found[:, 3] > 0.0]
-    return found[np.argsort(-found[:, 3], kind="stable")[:count]]
+    if not len(found):
+        return found
+    # The smooth sums may put a peak beside its place: the cells around are looked at, too.
+    cells = with_neighbours(found, canvas.size)
+    values = exact_likelihoods(
+        source.fields, target.fields[0], cells, canvas.size, least_shared(source, target, canvas, min_overlap)
+    ).reshape(len(found), -1)
+    found[:, :3] = cells[np.argmax(values, axis=1) + len(NEIGHBOURS) * np.arange(len(found))]
+    found[:, 3] = values.max(axis=1)
+    found = found[np.argsort(-found[:, 3], kind="stable")]
+    return found[distinct_cells(found, len(canvas.yaws), canvas.size, count)]
+
+
+@njit(cache=True, nogil=True)
+def with_neighbours(found: Array, size: int) -> NDArray[np.int64]:  # pragma: no cover
+    """(9 N, 3) number of the yaw, row and column of each pose (N, 4) and of the shifts around it."""
+    out = np.empty((len(found) * len(NEIGHBOURS), 3), np.int64)
+    for n in range(len(found)):
+        for m in range(len(NEIGHBOURS)):
+            row = n * len(NEIGHBOURS) + m
+            out[row, 0] = int(found[n, 0])
+            out[row, 1] = (int(found[n, 1]) + NEIGHBOURS[m, 0]) % size
+            out[row, 2] = (int(found[n, 2]) + NEIGHBOURS[m, 1]) % size
+    return out
+
+
+@njit(cache=True, nogil=True)
+def distinct_cells(found: Array, yaws: int, size: int, count: int) -> NDArray[np.int64]:  # pragma: no cover
+    """Which of the poses (N, 4), best first, are no neighbours of a better one: at most count."""
+    kept = np.empty(count, np.int64)
+    total = 0
+    for n in range(len(found)):
+        if total == count or found[n, 3] <= 0.0:
+            break
+        near = False
+        for m in kept[:total]:
+            turn, dy, dx = np.abs(found[n, :3] - found[m, :3])
+            near |= min(turn, yaws - turn) <= 1 and min(dy, size - dy) <= 1 and min(dx, size - dx) <= 1
+        if not near:
+            kept[total] = n
+            total += 1
+    return kept[:total]
 
 
 @njit(cache=True, nogil=True)

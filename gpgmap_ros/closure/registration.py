@@ -145,7 +145,7 @@ def judged(
     verified: list[Verified], source: Surface, target: Surface, config: ClosureConfig, candidates: int
 ) -> Registration:
     """The best pose, its probability against the others, and the verdict."""
-    best = verified[0]
+    best = settled(verified)
     others = [item for item in verified[1:] if not same_pose(item.alignment, best.alignment)]
     alone = logistic(best.log_odds)
     probability = 1.0 / (1.0 / alone + doubt(best, others, source, target, config)) if alone > 0.0 else 0.0
@@ -175,6 +175,12 @@ def judged(
         T_runner_up=in_metres(runner_up.alignment, source, target) if runner_up else None,
         candidates=candidates,
     )
+
+
+def settled(verified: list[Verified]) -> Verified:
+    """The best pose; of several fits that lead to it, one that came to rest before its steps ran out."""
+    same = [item for item in verified if same_pose(item.alignment, verified[0].alignment)]
+    return next((item for item in same if item.evidence.converged), verified[0])
 
 
 def doubt(

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from gp_core.grid import Grid
 from gpgmap_ros.closure import ClosureConfig, register
 from gpgmap_ros.closure.refinement import Alignment, refine
-from gpgmap_ros.closure.registration import Registration
+from gpgmap_ros.closure.registration import Registration, Verified, judged
 from gpgmap_ros.closure.surface import Surface, surface_of
 from gpgmap_ros.closure.verification import evidence, octaves, worse_by
 from gpgmap_ros.config import ConfigError
@@ -145,6 +145,22 @@ def test_fine_forms_tell_places_apart(pair):
     assert worse_by(found[1], found[0]) > 3.1
     assert worse_by(found[0], found[1]) < -3.1
     assert worse_by(found[0], found[0]) == 0.0
+
+
+def test_of_two_fits_to_one_pose_the_settled_one_counts(pair):
+    """A fit whose steps ran out a hair before the end must not spoil the verdict on a pose that another one reached."""
+    source, target, truth = pair
+    config = ClosureConfig(threads=1)
+    a, b = surface_of(source, config), surface_of(target, config)
+    pose = refine(Alignment(truth[:3, :3], centre_of(truth, a, b), centre_of(truth, a, b)), a, b, config)
+    found = evidence(pose, a, b, config)
+    assert found is not None
+    done = Verified(pose, found, 30.0)
+    hasty = Verified(
+        dataclasses.replace(pose, converged=False), dataclasses.replace(found, converged=False), 30.1
+    )
+    assert judged([hasty, done], a, b, config, 2).accepted
+    assert not judged([hasty], a, b, config, 1).accepted
 
 
 def centre_of(T: np.ndarray, source: Surface, target: Surface) -> np.ndarray:
