@@ -234,6 +234,20 @@ class GridGP(GridData):
             grid=self.grid,
         )
 
+    def posterior_by(self, other: GridGP) -> GridPosterior:
+        """The posterior of these data with the tiles of another map, which may be smaller and less exact ones.
+
+        other: with the same kernel on the same lattice; its data do not count
+        """
+        if other._prior.spacing != self._prior.spacing or other.kernel != self.kernel:
+            raise ValueError(
+                f"the other map has another kernel or lattice: {self.kernel!r}, {other.kernel!r}"
+            )
+        view = copy.copy(self)  # of the same statistics
+        view._prior, view._models, view._tiles = other._prior, other._models, other._tiles
+        view._rebuild()
+        return view.posterior()
+
     def predict(self, xy: Any, return_std: bool = False) -> Any:
         """E[f] (N,) at any points xy (N, 2); with `return_std` also the standard deviation of f."""
         mean, variance = self._predict(xy)

@@ -12,7 +12,7 @@ from gpgmap_ros.config import Config, MappingConfig
 from gpgmap_ros.mapping.cells import flat_cells
 from gpgmap_ros.mapping.gpgmap import GPGMap, gpgmap_of
 from gpgmap_ros.mapping.pseudo_points import SURFACE_DEGREE, PseudoPoints, condensed
-from gpgmap_ros.mapping.window import glance_on, process_on
+from gpgmap_ros.mapping.window import GLANCE, process_on, prototype
 
 Array = NDArray[np.float64]
 
@@ -122,10 +122,9 @@ class ElevationMap:
         """The surface about as it is known now, for much less work: to compare points with it."""
         if self._posterior is not None or self._gp is None:
             return self.posterior()
-        mean, config = float(self._gp.mean), self.config
-        gp = glance_on(self._grid, mean, config.length_scale, config.relief_std)
-        gp.add_blocks(self._gp.blocks())
-        return gp.posterior()
+        mapping = self.config
+        tables = prototype(mapping.length_scale, mapping.relief_std, mapping.resolution, GLANCE)
+        return self._gp.posterior_by(tables)
 
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
         """Mask of the cells of which the data say too little."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from gp_core.grid import Blocks, Grid, GridGP, Tiles, TileSize
 from gp_core.kernels import RBF
 
-__all__ = ["Blocks", "glance_on", "process_on", "prototype"]
+__all__ = ["GLANCE", "Blocks", "process_on", "prototype"]
 
 EXPECTED_NOISE_VARIANCE = 0.1**2
 """Square metres, of one point: the lattice is made for it. Every point comes with a variance of its own, which in a
@@ -34,8 +34,3 @@ def prototype(
 def process_on(grid: Grid, mean: float, length_scale: float, relief_std: float) -> GridGP:
     """A process without points: f ~ GP(mean, relief_std^2 RBF(length_scale)) on the cells of `grid`."""
     return prototype(length_scale, relief_std, grid.resolution).like(grid, mean)
-
-
-def glance_on(grid: Grid, mean: float, length_scale: float, relief_std: float) -> GridGP:
-    """The same process, solved only as well as `GLANCE` allows."""
-    return prototype(length_scale, relief_std, grid.resolution, GLANCE).like(grid, mean)

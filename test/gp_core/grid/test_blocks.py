@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gp_core.grid import Grid, GridGP
+from gp_core.grid import Grid, GridGP, Tiles, TileSize
 from gp_core.kernels import RBF
 
 GRID = Grid((0.0, 0.0), (40, 50), 0.1)
@@ -113,3 +113,24 @@ def test_mean_height():
     assert gp.mean_height is None
     gp.update(np.array([[1.0, 1.0], [2.0, 2.0]]), np.array([1.0, 4.0]), np.array([1.0, 0.5]))
     assert gp.mean_height == pytest.approx(3.0, abs=1e-3)
+
+
+def test_other_tiles_see_the_same_data_and_leave_them_alone():
+    rng = np.random.default_rng(12)
+    xy = rng.uniform(0.0, 4.0, (4000, 2))
+    z = np.sin(xy[:, 0]) + 0.05 * rng.standard_normal(4000)
+    grid = Grid((0.0, 0.0), (40, 40), 0.1)
+    gp = GridGP(grid, RBF(0.6), 0.0025)
+    small = TileSize(core=4.0, halo=1.0, window=1.0, cutoff=1e-6)
+    quick = GridGP(Grid((0.0, 0.0), (1, 1), 0.1), RBF(0.6), 0.0025, tiles=Tiles(small, small, small))
+    gp.update(xy, z)
+    rough, exact = gp.posterior_by(quick), gp.posterior()
+    error = np.abs(rough.mean - exact.mean) / np.sqrt(exact.variance)
+    assert 0.0 < np.median(error) < 0.5
+    np.testing.assert_allclose(np.median(rough.variance / exact.variance), 1.0, atol=0.1)
+    gp.update(xy, z)
+    doubled = gp.posterior()
+    assert np.median(doubled.variance / exact.variance) < 0.6
+    assert np.median(gp.posterior_by(quick).variance / rough.variance) < 0.6
+    with pytest.raises(ValueError, match="another kernel"):
+        gp.posterior_by(GridGP(grid, RBF(0.5), 0.0025))
