@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.covariance import covariance_of
 from gpgmap_ros.closure.overlay import promise
@@ -96,6 +97,14 @@ def register_surfaces(
     source: Surface, target: Surface, config: ClosureConfig, prior: PosePrior | None = None
 ) -> Registration:
     """`register` for maps that were made ready before."""
+    # The matrices are small: threads of BLAS would wait for each other, and cost as much as all else.
+    with single_threaded_blas():
+        return _registered(source, target, config, prior)
+
+
+def _registered(
+    source: Surface, target: Surface, config: ClosureConfig, prior: PosePrior | None
+) -> Registration:
     if abs(np.log(source.resolution / target.resolution)) > 1e-3:
         return refused(
             f"the maps have different resolutions, {source.resolution:g} m and {target.resolution:g} m: "

@@ -31,8 +31,8 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import PointCloud2
 from std_srvs.srv import SetBool, Trigger
+from threadpoolctl import threadpool_limits
 
-from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.config import Config, ConfigError
 from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
 from gpgmap_ros.mapping import GPGMap, Submap
@@ -432,7 +432,7 @@ class Ending:
 def main() -> int:
     keep_flat()
     # Solvers in several threads each limit BLAS, for the whole process: the first that ends would lift it for the rest.
-    with single_threaded_blas():
+    with threadpool_limits(limits=1, user_api="blas"):
         return _run()
 
 
