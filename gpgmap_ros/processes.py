@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -18,6 +20,8 @@ from gpgmap_ros.share import share_file
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_DOMAIN_LOCKS: list[int] = []
+"""Open, and so locked, while this process lives."""
 
 
 class ProcessFailed(RuntimeError):
@@ -41,8 +45,22 @@ def isolated_ros_environment(log_folder: Path, domain_id: int | None = None) -> 
 
 
 def free_domain_id() -> int:
-    """A domain that this process is unlikely to share: 1 to 100 are safe on every platform."""
-    return 1 + os.getpid() % 100
+    """A domain that no other process has by this function, until this one ends: 1 to 100 are safe on every platform."""
+    for offset in range(100):
+        domain = 1 + (os.getpid() + offset) % 100
+        try:
+            path = Path(tempfile.gettempdir()) / f"gpgmap_ros_domain_{domain}.lock"
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError:  # another user's
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            continue
+        _DOMAIN_LOCKS.append(lock)
+        return domain
+    raise ProcessFailed("all ROS domains from 1 to 100 are in use by tests and demos: end some of them")
 
 
 def _end_with_parent() -> None:

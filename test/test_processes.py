@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpgmap_ros.processes import Child, ProcessFailed
+from gpgmap_ros.processes import Child, ProcessFailed, free_domain_id
 
 
 def child(tmp_path: Path, code: str) -> Child:
@@ -64,3 +64,23 @@ def test_a_child_ends_with_its_parent_even_if_that_is_killed(tmp_path: Path) -> 
     while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
         assert time.monotonic() < deadline, "the child lives on"
         time.sleep(0.05)
+
+
+def test_a_domain_is_given_once_while_its_owner_lives(tmp_path: Path) -> None:
+    code = """
+import os, time
+os.getpid = lambda: 7  # all begin to look at the same place
+from gpgmap_ros.processes import free_domain_id
+print('{"domain": %d}' % free_domain_id())
+time.sleep(60)
+"""
+    first, second = child(tmp_path, code), child(tmp_path, code)
+    domains = [process.next_event(30.0)["domain"] for process in (first, second)]
+    assert domains[0] != domains[1]
+    first.signal(signal.SIGKILL)
+    first.wait(10.0)
+    third = child(tmp_path, code)
+    assert third.next_event(30.0)["domain"] == domains[0], "the lock went with its owner"
+    assert free_domain_id() != free_domain_id()
+    for process in (second, third):
+        process.stop()

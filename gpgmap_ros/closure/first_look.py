@@ -233,6 +233,15 @@ def weight_products(a: Spectrum, b: Spectrum) -> Spectrum:  # pragma: no cover
     return out
 
 
+@njit(inline="always")
+def _between(values, i_0, i_1, j_0, j_1, f, g):  # type: ignore[no-untyped-def] # pragma: no cover
+    """Bilinear, at the shares f and g of the way to the second row and column."""
+    one = np.float32(1.0)
+    first = (one - g) * values[i_0, j_0] + g * values[i_0, j_1]
+    second = (one - g) * values[i_1, j_0] + g * values[i_1, j_1]
+    return (one - f) * first + f * second
+
+
 @njit(cache=True, nogil=True)
 def score_between(sharp: Field, smooth: Field, unit: float, least: Field) -> None:  # pragma: no cover
     """L, with `DOUBT`, in place of C in `sharp` (T, K, P, P); `smooth` (T, K, 7, p, p) is read between its points.
@@ -257,52 +266,15 @@ def score_between(sharp: Field, smooth: Field, unit: float, least: Field) -> Non
                     c = sharp[t, k, i, j]
                     sharp[t, k, i, j] = 0.0
                     j_0, j_1, g = low[j], high[j], share[j]
-                    w_00, w_01 = unit * (one - f) * (one - g), unit * (one - f) * g
-                    w_10, w_11 = unit * f * (one - g), unit * f * g
-                    n = (
-                        w_00 * s[0, i_0, j_0]
-                        + w_01 * s[0, i_0, j_1]
-                        + w_10 * s[0, i_1, j_0]
-                        + w_11 * s[0, i_1, j_1]
-                    )
+                    n = unit * _between(s[0], i_0, i_1, j_0, j_1, f, g)
                     if n < least[t]:
                         continue
-                    e_a = (
-                        w_00 * s[1, i_0, j_0]
-                        + w_01 * s[1, i_0, j_1]
-                        + w_10 * s[1, i_1, j_0]
-                        + w_11 * s[1, i_1, j_1]
-                    )
-                    e_b = (
-                        w_00 * s[2, i_0, j_0]
-                        + w_01 * s[2, i_0, j_1]
-                        + w_10 * s[2, i_1, j_0]
-                        + w_11 * s[2, i_1, j_1]
-                    )
-                    a_x = (
-                        w_00 * s[3, i_0, j_0]
-                        + w_01 * s[3, i_0, j_1]
-                        + w_10 * s[3, i_1, j_0]
-                        + w_11 * s[3, i_1, j_1]
-                    )
-                    a_y = (
-                        w_00 * s[4, i_0, j_0]
-                        + w_01 * s[4, i_0, j_1]
-                        + w_10 * s[4, i_1, j_0]
-                        + w_11 * s[4, i_1, j_1]
-                    )
-                    b_x = (
-                        w_00 * s[5, i_0, j_0]
-                        + w_01 * s[5, i_0, j_1]
-                        + w_10 * s[5, i_1, j_0]
-                        + w_11 * s[5, i_1, j_1]
-                    )
-                    b_y = (
-                        w_00 * s[6, i_0, j_0]
-                        + w_01 * s[6, i_0, j_1]
-                        + w_10 * s[6, i_1, j_0]
-                        + w_11 * s[6, i_1, j_1]
-                    )
+                    e_a = unit * _between(s[1], i_0, i_1, j_0, j_1, f, g)
+                    e_b = unit * _between(s[2], i_0, i_1, j_0, j_1, f, g)
+                    a_x = unit * _between(s[3], i_0, i_1, j_0, j_1, f, g)
+                    a_y = unit * _between(s[4], i_0, i_1, j_0, j_1, f, g)
+                    b_x = unit * _between(s[5], i_0, i_1, j_0, j_1, f, g)
+                    b_y = unit * _between(s[6], i_0, i_1, j_0, j_1, f, g)
                     v_a = e_a - (a_x * a_x + a_y * a_y) / n
                     v_b = e_b - (b_x * b_x + b_y * b_y) / n
                     c -= (a_x * b_x + a_y * b_y) / n

@@ -35,7 +35,6 @@ class InputWatch:
         self._node, self._topics = node, topics
         self._started = time.monotonic()
         self._last_cloud = dict.fromkeys(topics, node.get_clock().now().nanoseconds)
-        self._clock_at_start = node.get_clock().now().nanoseconds
 
     def heard(self, topic: str) -> None:
         self._last_cloud[topic] = self._node.get_clock().now().nanoseconds
@@ -50,6 +49,8 @@ class InputWatch:
             return found
         now = self._node.get_clock().now().nanoseconds
         for topic in self._topics:
+            if self._last_cloud[topic] == 0:  # simulated time has only now begun, at whatever the bag says
+                self._last_cloud[topic] = now
             silence = (now - self._last_cloud[topic]) / 1e9
             if silence > SILENT_AFTER:
                 found[f"silent {topic}"] = self._why_silent(topic, silence)

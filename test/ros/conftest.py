@@ -14,11 +14,11 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: run `make setup`")
 
 from client import RosClient
 
-from gpgmap_ros.processes import Child, isolated_ros_environment
+from gpgmap_ros.processes import Child, free_domain_id, isolated_ros_environment
 
-# Workers of a parallel run each have their own range of domains; 1 to 100 are safe everywhere.
-_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_domains = (1 + (40 * _worker + os.getpid() % 20 + count % 20) % 100 for count in itertools.count())
+# As many as leave the last tests' participants time to be forgotten, and some domains to other workers and the demo.
+_workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_domains = itertools.cycle([free_domain_id() for _ in range(max(2, min(20, 60 // _workers)))])
 
 Start = Callable[..., Child]
 

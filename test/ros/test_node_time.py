@@ -64,6 +64,19 @@ def test_a_clock_that_never_comes_is_named(client: RosClient, start_node: Any) -
     wait_for_text(node, "use_sim_time is set, but no time comes on '/clock'")
 
 
+def test_time_that_begins_late_is_no_silence(client: RosClient, start_node: Any) -> None:
+    node = start_node(*SIMULATED)
+    statuses = client.listen(DiagnosticArray, "/diagnostics", 10)
+    clock = SimulatedClock(client)
+    for tenth in range(30):
+        clock.publish(1_700_000_000.0 + 0.1 * tenth)
+        client.spin_for(0.1)
+    assert statuses
+    assert "nobody publishes" not in node.tail(100)
+    clock.publish(1_700_000_020.0)
+    wait_for_text(node, "nobody publishes on '/points'")
+
+
 @pytest.mark.slow
 def test_a_paused_bag_is_not_a_silent_sensor(client: RosClient, start_node: Any) -> None:
     node = start_node(*SIMULATED)
