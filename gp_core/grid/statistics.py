@@ -287,15 +287,17 @@ def _accumulate(  # type: ignore[no-untyped-def]
                     y4, y5, y6, y7 = Y[4, a], Y[5, a], Y[6, a], Y[7, a]
                     row = sums[a]
                     for b in range(lanes):
-                        row[b] += (y0 * x0[b] + y1 * x1[b] + y2 * x2[b] + y3 * x3[b]) + (
-                            y4 * x4[b] + y5 * x5[b] + y6 * x6[b] + y7 * x7[b]
-                        )
+                        # One after the other onto the row: each is one fused operation.
+                        row[b] = (
+                            row[b] + y0 * x0[b] + y1 * x1[b] + y2 * x2[b] + y3 * x3[b]
+                            + y4 * x4[b] + y5 * x5[b] + y6 * x6[b] + y7 * x7[b]
+                        )  # fmt: skip
             else:
                 for a in range(rows):
                     y0, y1, y2, y3 = Y[0, a], Y[1, a], Y[2, a], Y[3, a]
                     row = sums[a]
                     for b in range(lanes):
-                        row[b] += y0 * x0[b] + y1 * x1[b] + y2 * x2[b] + y3 * x3[b]
+                        row[b] = row[b] + y0 * x0[b] + y1 * x1[b] + y2 * x2[b] + y3 * x3[b]
         for a in range(MOMENTS):
             for b in range(MOMENTS):
                 weights[k, a, b] += sums[a, b]
