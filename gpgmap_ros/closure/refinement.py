@@ -186,7 +186,8 @@ def descend(
         b[3] -= tilt_information * roll
         b[4] -= tilt_information * pitch
         for m in range(6):
-            H[m, m] *= 1.0 + 1e-6
+            # The second part holds what nothing else does, as on a frozen lake; H[2, 2] is the weight of all cells.
+            H[m, m] += 1e-6 * H[m, m] + 1e-9 * H[2, 2]
         step = np.linalg.solve(H, b)
         length = np.hypot(step[0], step[1])
         if length > LONGEST_STEP:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from fractal_world import World
 from scipy.ndimage import gaussian_filter
@@ -9,7 +11,7 @@ from scipy.ndimage import gaussian_filter
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.interpolation import height_between, rotation, turned_slope
 from gpgmap_ros.closure.overlay import overlay
-from gpgmap_ros.closure.refinement import Alignment, heights, normal_equations
+from gpgmap_ros.closure.refinement import Alignment, heights, normal_equations, refine
 from gpgmap_ros.closure.surface import surface_of
 from gpgmap_ros.closure.verification import likeness, unit_variance
 
@@ -96,3 +98,15 @@ def test_a_single_feature_is_no_field():
     rho, n = likeness(np.ones((60, 60)), rock, rock)
     assert rho > 0.99
     assert n < 5.0
+
+
+def test_a_pose_that_nothing_holds_is_left_alone(world: World):
+    """A frozen lake: no slope anywhere, so that only the height is known."""
+    surface = surface_of(world.map_at((100.0, 100.0), 1)[0], CONFIG)
+    level = {name: np.zeros_like(surface.height) for name in ("height", "slope_x", "slope_y")}
+    ice = dataclasses.replace(surface, **level)
+    above = dataclasses.replace(ice, height=ice.height + 0.5 * (ice.weight > 0.0).astype(np.float32))
+    start = np.array([*ice.centre, 0.0])
+    found = refine(Alignment(np.eye(3), start, start), ice, above, CONFIG)
+    np.testing.assert_allclose(found.t, start + np.array([0.0, 0.0, 0.5]), atol=1e-3)
+    np.testing.assert_allclose(found.R, np.eye(3), atol=1e-6)
