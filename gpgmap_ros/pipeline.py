@@ -93,11 +93,8 @@ class MappingPipeline:
         self._next_id = self.submaps.next_id if self.submaps else 0
         self._numbering = threading.Lock()
         local, submap = config.mapping, submap_mapping(config)
-        for mapping, tiles in (
-            (local, None),
-            (local, GLANCE),
-            (submap, None),
-        ):  # now, not with the first cloud
+        # Their tables are made now, and not when the first cloud waits.
+        for mapping, tiles in ((local, None), (local, GLANCE), (submap, None)):
             prototype(mapping.length_scale, mapping.relief_std, mapping.resolution, tiles)
         self.reset()
 

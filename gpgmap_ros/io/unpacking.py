@@ -13,7 +13,7 @@ from gpgmap_ros.io.bags import BagError
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
-    from backports import zstd
+    from backports import zstd  # comes with rosbags, which reads what is unpacked here
 
 PACKED = (".zstd", ".zst")
 """Endings that rosbag2 and zstd give to a file that is compressed as a whole."""
