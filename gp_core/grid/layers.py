@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from gp_core.arrays import Array
+from gp_core.compiled import compiled
 from gp_core.grid.axes import Axis
 from gp_core.grid.interpolation import slopes, weights
 from gp_core.grid.mean_tiles import MeanField
@@ -193,7 +193,7 @@ def _nearest(at: Array, axis: Axis, tile: TileAxis, first: int, tiles: int) -> t
     return number, np.clip(inside, 0, tile.blocks - 1), t, reached
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _mean_points(number_y, number_x, f_y, d_y, f_x, d_x, eta, at, out):  # type: ignore[no-untyped-def]
     for n in range(at.size):
         for k in range(out.shape[0]):
@@ -215,7 +215,7 @@ def _mean_points(number_y, number_x, f_y, d_y, f_x, d_x, eta, at, out):  # type:
             out[k, 2, at[n]] = along_y
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _variance_points(number_y, number_x, f_y, d_y, f_x, d_x, pairs, at, out):  # type: ignore[no-untyped-def]
     for n in range(at.size):
         S = pairs[number_y[n], number_x[n]]
@@ -236,7 +236,7 @@ def _variance_points(number_y, number_x, f_y, d_y, f_x, d_x, pairs, at, out):  #
         out[2, at[n]] += along_y
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _mean_cells(columns, y_range, x_starts, y_values, y_slopes, x_values, x_slopes, eta, layers):  # type: ignore[no-untyped-def]
     """value, d/dx and d/dy of sum over a, b of eta_ab e_a(y) e_b(x) at the cells of one row of tiles."""
     low, high = y_range[0], y_range[1]
@@ -254,7 +254,7 @@ def _mean_cells(columns, y_range, x_starts, y_values, y_slopes, x_values, x_slop
             layers[k, 2, low:high, left:right] = np.dot(np.dot(y_slopes[low:high], eta[i, k]), X)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _variance_cells(  # type: ignore[no-untyped-def]
     columns, y_range, x_starts, y_values, y_slopes, x_values, x_slopes, pairs, rest, floor, layers
 ):

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
+from gp_core.compiled import compiled
 from gp_core.grid.axes import Axis
 from gp_core.grid.normal_matrix import (
     attempt,
@@ -124,7 +124,7 @@ class MeanField(TileField):
         self.eta[j, i], self.factored[j, i] = eta, False
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _mean_row(  # type: ignore[no-untyped-def]
     weights, heights, row, first, starts, blocks_y, blocks_x,
     reduce_y, even_y, odd_y, reduce_x, even_x, odd_x, polynomials_y, polynomials_x,
@@ -171,7 +171,8 @@ def _mean_row(  # type: ignore[no-untyped-def]
         if not done:
             U[:] = P
             usable = factorise(U)
-            pack(U, factor)
+            if usable:
+                pack(U, factor)
             factored[columns[k]] = kept and usable
             for m in range(heights.shape[0]):
                 x[m] = 0.0
@@ -182,7 +183,7 @@ def _mean_row(  # type: ignore[no-untyped-def]
                 eta[k, m, mode_y[i], mode_x[i]] = x[m, i]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _projected_rows(heights, polynomials_y, row, blocks_y, first, span):  # type: ignore[no-untyped-def]
     """(K, r_y, 6 span) moments of the tiles of a row, projected on the modes along y."""
     out = np.empty((heights.shape[0], polynomials_y.shape[1], span * HEIGHT_MOMENTS))
@@ -193,7 +194,7 @@ def _projected_rows(heights, polynomials_y, row, blocks_y, first, span):  # type
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _improve(P, factor, b, x, hasty):  # type: ignore[no-untyped-def]
     """Bring x nearer to P^-1 b in place; its error over what is allowed.
 
@@ -228,7 +229,7 @@ def _improve(P, factor, b, x, hasty):  # type: ignore[no-untyped-def]
     return np.sqrt(abs(square) / max(_ERROR**2, _ROUND_OFF**2 * abs(np.dot(b, x))))
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def _next_step(factor, residual, step):  # type: ignore[no-untyped-def]
     """step = (U' U)^-1 residual, in the precision of the factor; its product with the residual in float64."""
     step[:] = residual

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from gp_core.arrays import Array
+from gp_core.compiled import compiled
 from gp_core.grid.statistics import Statistics
 from gp_core.grid.symmetric import LANES
 from gp_core.grid.tiles import HEIGHT_MOMENTS, SAFE_ORDER, WEIGHT_MOMENTS, TileModel
@@ -66,7 +66,7 @@ def safe_inverse(P: Array) -> Array:
     return inverse
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def reduced_rows(weights, reduce_y, row, blocks_y, first, span):  # type: ignore[no-untyped-def]
     """V_y' M for the tiles of a row: their domains start at block `row` and span so many blocks from `first` on."""
     rows = weights[row * WEIGHT_MOMENTS : (row + blocks_y) * WEIGHT_MOMENTS,
@@ -74,7 +74,7 @@ def reduced_rows(weights, reduce_y, row, blocks_y, first, span):  # type: ignore
     return np.dot(reduce_y.T, np.ascontiguousarray(rows))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def fill_normal_matrix(  # type: ignore[no-untyped-def]
     B, column, columns, reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P
 ):

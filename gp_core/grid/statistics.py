@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 
 from gp_core.arrays import Array
+from gp_core.compiled import compiled
 from gp_core.grid.axes import Axis
 from gp_core.grid.interpolation import MOMENTS, ORDER
 from gp_core.grid.workers import Workers
@@ -190,7 +191,7 @@ def locate(
     return Located(points, starts, tally, variance.size == 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _find_blocks(xy, z, variance, bounds, per_x, per_y, first_x, first_y, n_x, n_y, block, counts, tally):  # type: ignore[no-untyped-def]
     """Block of each point, -1 for a bad one; how many are in each, one place up; why the bad ones are bad."""
     x_min, y_min, x_max, y_max = bounds
@@ -224,7 +225,7 @@ def _find_blocks(xy, z, variance, bounds, per_x, per_y, first_x, first_y, n_x, n
                 tally[2] += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _sort(xy, z, variance, per_x, per_y, block, fill, points):  # type: ignore[no-untyped-def]
     """Counting sort by block; within a block the points keep their order, so that the sums are repeatable."""
     common = variance.size == 1
@@ -241,7 +242,7 @@ def _sort(xy, z, variance, per_x, per_y, block, fill, points):  # type: ignore[n
             points[to, 3] = variance[0] if common else variance[n]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def _accumulate(  # type: ignore[no-untyped-def]
     first, last, starts, points, common, gain, floor, factor, reference, lanes, weights, heights, totals
 ):

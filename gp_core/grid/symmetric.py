@@ -12,19 +12,21 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from gp_core.compiled import compiled
+
 LANES: Final = 8
 """Numbers that a loop handles at once: its length is a multiple of this."""
 _ROWS: Final = 8
 """Rows that are added in one pass; the loops below write them out."""
 
 
-@njit(cache=True)
+@compiled()
 def padded(n):  # type: ignore[no-untyped-def]
     """Columns that a matrix of n rows needs here."""
     return -(-n // LANES) * LANES
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def factorise(P):  # type: ignore[no-untyped-def]
     """Replace P (n, padded n) by U with P = U' U; False, and nothing of use, if it is not positive definite."""
     n, size = P.shape
@@ -66,7 +68,7 @@ def factorise(P):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def invert(U, X, C):  # type: ignore[no-untyped-def]
     """Lower triangle of C = (U' U)^-1; X and C (n, padded n), X is room for the inverse of U', which is lower."""
     n = U.shape[0]
@@ -114,7 +116,7 @@ def invert(U, X, C):  # type: ignore[no-untyped-def]
                 )
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def product(P, x, out):  # type: ignore[no-untyped-def]
     """out = P x, summed in the precision of out: four rows of the upper triangle at a time, each used twice."""
     n = x.size
@@ -145,7 +147,7 @@ def product(P, x, out):  # type: ignore[no-untyped-def]
             out[j] += P[i, j] * x[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def pack(U, rows):  # type: ignore[no-untyped-def]
     """The rows of the upper triangle one after the other, (n (n + 1) / 2,), each with 1 / U_ii in front."""
     n = U.shape[0]
@@ -157,7 +159,7 @@ def pack(U, rows):  # type: ignore[no-untyped-def]
         at += n - i
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@compiled(fastmath={"reassoc", "contract"})
 def solve(rows, x):  # type: ignore[no-untyped-def]
     """Replace x by (U' U)^-1 x, in the precision of both; rows: U as `pack` leaves it."""
     n = x.size

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from gp_core.arrays import Array
+from gp_core.compiled import compiled
 from gp_core.grid.axes import Axis
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.tiles import HEIGHT_MOMENTS, WEIGHT_MOMENTS, Integers, TileModel
@@ -198,7 +198,7 @@ def _common(first: int, count: int, old_first: int, old_count: int) -> tuple[sli
     return slice(low - first, high - first), slice(low - old_first, high - old_first)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _draw(blocks, moments, gain, shift_y, shift_x, image, size):  # type: ignore[no-untyped-def]
     """Copy moments of blocks into an image."""
     for j in range(blocks.shape[0]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from gp_core.compiled import compiled
 from gp_core.grid.axes import Axis
 from gp_core.grid.normal_matrix import (
     attempt,
@@ -59,7 +59,7 @@ class VarianceField(TileField):
         self.pairs[j, i] = out.reshape(self.prior_pairs.shape)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _variance_row(  # type: ignore[no-untyped-def]
     weights, row, first, starts, blocks_y, blocks_x,
     reduce_y, even_y, odd_y, reduce_x, even_x, odd_x, pair, precision, pairs,

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import fft
 from scipy.ndimage import gaussian_filter
 
+from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.parallel import in_parallel
 from gpgmap_ros.closure.surface import Field, Surface
@@ -206,7 +206,7 @@ def likelihoods(
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def products(
     a: Spectrum, b: Spectrum, bands: int, remove_mean: bool, conjugate: bool
 ) -> Spectrum:  # pragma: no cover
@@ -241,7 +241,7 @@ def products(
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def score(sums: Field, remove_mean: bool, least: float, out: Field) -> None:  # pragma: no cover
     """L from the sums, into `out` (bands, K, P, P)."""
     bands, K, P, _ = out.shape
@@ -269,7 +269,7 @@ def score(sums: Field, remove_mean: bool, least: float, out: Field) -> None:  # 
                     out[band, k, i, j] = -n * np.log(np.float32(1.0) - rho2)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def turned_fields(
     weight: Field, x: Field, y: Field, centre: Array, yaws: Array,
     stride: float, side: int, size: int, turns: bool,

@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy import fft
 
+from gp_core.compiled import compiled
 from gpgmap_ros.closure.correlation import Canvas, Prepared, Spectrum
 from gpgmap_ros.closure.search import cells_of_peaks
 from gpgmap_ros.closure.surface import Field
@@ -125,7 +126,7 @@ def best_poses(
     return found[distinct_cells(found, len(canvas.yaws), canvas.size, count)]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def with_neighbours(found: Array, size: int) -> NDArray[np.int64]:  # pragma: no cover
     """(9 N, 3) number of the yaw, row and column of each pose (N, 4) and of the shifts around it."""
     out = np.empty((len(found) * len(NEIGHBOURS), 3), np.int64)
@@ -138,7 +139,7 @@ def with_neighbours(found: Array, size: int) -> NDArray[np.int64]:  # pragma: no
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def distinct_cells(found: Array, yaws: int, size: int, count: int) -> NDArray[np.int64]:  # pragma: no cover
     """Which of the poses (N, 4), best first, are no neighbours of a better one: at most count."""
     kept = np.empty(count, np.int64)
@@ -156,7 +157,7 @@ def distinct_cells(found: Array, yaws: int, size: int, count: int) -> NDArray[np
     return kept[:total]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def exact_likelihoods(
     a: Field, b: Field, cells: NDArray[np.int64], size: int, least: float
 ) -> Array:  # pragma: no cover
@@ -190,7 +191,7 @@ def exact_likelihoods(
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def slope_products(a: Spectrum, b: Spectrum) -> Spectrum:  # pragma: no cover
     """(T, 2 H, P, Q) spectra of C, from a (H, 2, P, Q) and b (T, 2, 2, P, Q): the second H yaws half a turn on."""
     H, _, P, Q = a.shape
@@ -205,7 +206,7 @@ def slope_products(a: Spectrum, b: Spectrum) -> Spectrum:  # pragma: no cover
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def weight_products(a: Spectrum, b: Spectrum) -> Spectrum:  # pragma: no cover
     """(T, 2 H, 7, p, q) spectra of N, E_a, E_b and the sums of a_x, a_y, b_x, b_y.
 
@@ -242,7 +243,7 @@ def _between(values, i_0, i_1, j_0, j_1, f, g):  # type: ignore[no-untyped-def] 
     return (one - f) * first + f * second
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def score_between(sharp: Field, smooth: Field, unit: float, least: Field) -> None:  # pragma: no cover
     """L, with `DOUBT`, in place of C in `sharp` (T, K, P, P); `smooth` (T, K, 7, p, p) is read between its points.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gp_core.compiled import compiled
 from gpgmap_ros.closure.surface import Field
 
 Array = NDArray[np.float64]
@@ -14,7 +14,7 @@ FLOOR = 1e-7
 """Variance, in cells squared, that is added to every cell: maps of exact data have none of their own."""
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def covered(x: float, y: float, w: Field) -> bool:  # pragma: no cover
     """Whether (x, y) lies between four cells of positive weight."""
     ny, nx = w.shape
@@ -24,7 +24,7 @@ def covered(x: float, y: float, w: Field) -> bool:  # pragma: no cover
     return w[iy, ix] > 0.0 and w[iy, ix + 1] > 0.0 and w[iy + 1, ix] > 0.0 and w[iy + 1, ix + 1] > 0.0
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def between(x: float, y: float, field: Field) -> float:  # pragma: no cover
     """Bilinear interpolation."""
     ny, nx = field.shape
@@ -35,7 +35,7 @@ def between(x: float, y: float, field: Field) -> float:  # pragma: no cover
     return (1.0 - fy) * low + fy * high
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def height_between(x: float, y: float, z: Field, gx: Field, gy: Field) -> float:  # pragma: no cover
     """Sum of bilinear shares of z_ij + (x - x_ij) . g_ij / 2: exact for a quadratic surface."""
     ny, nx = z.shape
@@ -50,7 +50,7 @@ def height_between(x: float, y: float, z: Field, gx: Field, gy: Field) -> float:
     return height
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def turned_slope(R: Array, gx: float, gy: float) -> tuple[float, float]:  # pragma: no cover
     """Slope of a surface after its normal (-g, 1) is turned by R."""
     n_x = -R[0, 0] * gx - R[0, 1] * gy + R[0, 2]
@@ -59,7 +59,7 @@ def turned_slope(R: Array, gx: float, gy: float) -> tuple[float, float]:  # prag
     return -n_x / n_z, -n_y / n_z
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def rotation(omega: Array) -> Array:  # pragma: no cover
     """exp of the rotation vector (3,): I + sin(a)/a K + (1 - cos(a))/a^2 K^2 (Rodrigues)."""
     angle2 = np.sum(omega**2)

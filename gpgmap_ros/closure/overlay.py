@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.interpolation import FLOOR, between, covered, height_between, turned_slope
 from gpgmap_ros.closure.refinement import Alignment, heights
@@ -46,7 +46,7 @@ def overlay(
     return Overlay(out[0], out[1], out[2], out[3:5], out[5:7], out[7], out[8:11])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def overlaid(
     w_a: Field, z_a: Field, gx_a: Field, gy_a: Field, v_a: Field, u_a: Field,
     w_b: Field, z_b: Field, gx_b: Field, gy_b: Field, v_b: Field, u_b: Field,
@@ -90,7 +90,7 @@ def promise(
     return float(worth(total, every, config.min_overlap * min(source.area, target.area)))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def worth(total: Array, every: int, least: float) -> float:  # pragma: no cover
     """The value of `promise` from the sums (10,) of `likeness_sums`; 0 where fewer than `least` cells are shared."""
     shared, a_x, a_y, b_x, b_y, energy_a, energy_b, product, chi_z, chi_g = total
@@ -104,7 +104,7 @@ def worth(total: Array, every: int, least: float) -> float:  # pragma: no cover
     return -shared * np.log1p(-rho2) * min(1.0, 0.5 * chi_g / max(chi_z, 1e-12))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def likeness_sums(
     w_a: Field, z_a: Field, gx_a: Field, gy_a: Field, v_a: Field, u_a: Field,
     w_b: Field, z_b: Field, gx_b: Field, gy_b: Field, v_b: Field, u_b: Field,

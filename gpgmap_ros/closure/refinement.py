@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.interpolation import (
     FLOOR,
@@ -105,7 +105,7 @@ def heights(surface: Surface) -> tuple[Field, ...]:
     return surface.weight, surface.height, surface.slope_x, surface.slope_y, surface.height_variance
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def normal_equations(
     w_a: Field, z_a: Field, gx_a: Field, gy_a: Field, v_a: Field,
     w_b: Field, z_b: Field, gx_b: Field, gy_b: Field, v_b: Field,
@@ -161,7 +161,7 @@ def normal_equations(
     return H, b, total
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def descend(
     w_a: Field, z_a: Field, gx_a: Field, gy_a: Field, v_a: Field,
     w_b: Field, z_b: Field, gx_b: Field, gy_b: Field, v_b: Field,
@@ -206,7 +206,7 @@ def descend(
     return R, t, centre, (scale, shared, taken, moved)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def height_step(
     w_a: Field, z_a: Field, w_b: Field, z_b: Field, source_centre: Array, R: Array, t: Array, every: int
 ) -> float:  # pragma: no cover

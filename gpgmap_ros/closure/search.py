@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.correlation import Canvas, Prepared, canvas_for, likelihoods
 from gpgmap_ros.closure.parallel import in_parallel
@@ -96,7 +96,7 @@ def poses_of(cells: Array, canvas: Canvas) -> Array:
     return np.column_stack([canvas.yaws[cells[:, 0].astype(int)], shift[:, ::-1]])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def highest(
     scores: Field, yaws: Array, count: int, reach: int, reach_yaw: float
 ) -> Array:  # pragma: no cover

@@ -7,9 +7,9 @@ and only the most promising go on.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.interpolation import rotation
 from gpgmap_ros.closure.overlay import likeness_sums, worth
@@ -48,7 +48,7 @@ def best_fit(
     return float(value), pose
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def best_of(
     w_a: Field, z_a: Field, gx_a: Field, gy_a: Field, v_a: Field, u_a: Field,
     w_b: Field, z_b: Field, gx_b: Field, gy_b: Field, v_b: Field, u_b: Field,

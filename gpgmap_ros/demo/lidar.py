@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from gp_core.compiled import compiled
 from gpgmap_ros.demo.terrain import Terrain
 
 Array = NDArray[np.float64]
@@ -46,7 +46,7 @@ class SpinningLidar:
         return directions[hit] * measured[:, None]
 
 
-@numba.njit(cache=True)
+@compiled()
 def cast_rays(heights, resolution, origin, directions, max_range):  # type: ignore[no-untyped-def]
     """Range (N,) at which each ray first falls below the bilinear height field; NaN where it does not.
 
@@ -77,7 +77,7 @@ def cast_rays(heights, resolution, origin, directions, max_range):  # type: igno
     return ranges
 
 
-@numba.njit(cache=True)
+@compiled()
 def _clearance(heights, resolution, rows, columns, origin, direction, distance):  # type: ignore[no-untyped-def]
     """Height of the ray above the ground at a distance; NaN beyond the edge of the field."""
     u = (origin[0] + distance * direction[0]) / resolution

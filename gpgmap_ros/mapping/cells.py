@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gp_core.compiled import compiled
 from gp_core.grid import Grid
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ def flat_cells(grid: Grid, xy: Array) -> tuple[NDArray[np.int64], Mask]:
     return np.where(inside, index[:, 1] * grid.shape[1] + index[:, 0], 0), inside
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _number(cells):  # type: ignore[no-untyped-def]
     count, dimensions = cells.shape
     capacity = 16

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gp_core.compiled import compiled
 from gpgmap_ros.config import FilterConfig
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping.cells import cell_ids, first_of_each
@@ -68,7 +68,7 @@ def select_ground(
     return Selection(xyz, dropped)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _in_bounds(points, T_map_sensor, T_base_sensor, ranges, box, heights):  # type: ignore[no-untyped-def]
     """Points (M, 3) in the map's frame that pass, and how many fail at each of the first four of `REASONS`.
 
@@ -120,7 +120,7 @@ def lowest_surface(xyz: Array, config: FilterConfig) -> Mask:
     return _lowest(xyz[:, 2], ids, starts, config.lowest_tolerance, config.lowest_support)  # type: ignore[no-any-return]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _lowest(z, ids, starts, tolerance, support):  # type: ignore[no-untyped-def]
     """starts: where the heights of each cell begin when they are put together cell by cell."""
     heights = np.empty(z.size)

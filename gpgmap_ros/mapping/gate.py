@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from gp_core.compiled import compiled
 from gp_core.grid import Grid, GridPosterior
 from gpgmap_ros.config import GateConfig
 from gpgmap_ros.mapping.cells import flat_cells
@@ -126,7 +126,7 @@ class InnovationGate:
 AGREES, AGAINST = 1, 2
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _compare(xyz, variance, at, known, mean, surface_variance, gradient, window, shape, limits):  # type: ignore[no-untyped-def]
     """Vote of each point (0 where there is nothing to compare with), its flat cell in the window, and sums per cell.
 
@@ -164,7 +164,7 @@ def _compare(xyz, variance, at, known, mean, surface_variance, gradient, window,
     return votes, cells, (agreeing, contradicting, heights, variances)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _gradient_at(xy, at, known, gradient):  # type: ignore[no-untyped-def]
     out = np.empty((xy.shape[0], 2))
     for n in range(xy.shape[0]):

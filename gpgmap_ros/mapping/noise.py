@@ -19,9 +19,9 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from gp_core.compiled import compiled
 from gpgmap_ros.config import NoiseConfig
 
 Array = NDArray[np.float64]
@@ -91,7 +91,7 @@ def level(count: int) -> Array:
     return np.broadcast_to(np.zeros(2), (count, 2))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _height_variance(beams, gradient, parameters):  # type: ignore[no-untyped-def]
     range_std, range_factor, range_quadratic, angle_std, height_std = parameters
     out = np.empty(beams.shape[0])
@@ -110,7 +110,7 @@ def _height_variance(beams, gradient, parameters):  # type: ignore[no-untyped-de
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _pose_height_variance(beams, gradient, covariance):  # type: ignore[no-untyped-def]
     out = np.empty(beams.shape[0])
     J = np.empty(6)

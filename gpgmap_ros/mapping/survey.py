@@ -20,6 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
+from gp_core.compiled import compiled
 from gp_core.grid import Grid
 from gp_core.grid.axes import Axis
 from gp_core.grid.blocks import blocks_of
@@ -230,7 +231,7 @@ def _limited_blocks(s: Statistics, most: float) -> Blocks:
     )
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _box(xyz):  # type: ignore[no-untyped-def]
     """Smallest and largest x and y: NumPy takes twenty times as long along the longer axis."""
     x_min, x_max, y_min, y_max = xyz[0, 0], xyz[0, 0], xyz[0, 1], xyz[0, 1]
@@ -241,7 +242,7 @@ def _box(xyz):  # type: ignore[no-untyped-def]
     return np.array([x_min, y_min]), np.array([x_max, y_max])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _by_tile(xyz, edges, first, count, heights, x0, y0, edge):  # type: ignore[no-untyped-def]
     """Positions (N, 2) and heights above the trend (N,) in order of the tiles, row by row, and where each tile begins
     (tiles + 1,): a counting sort. One pass over the points where there could be five: they come from memory.
@@ -267,7 +268,7 @@ def _by_tile(xyz, edges, first, count, heights, x0, y0, edge):  # type: ignore[n
     return xy, z, starts
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _spline_heights(xy, heights, x0, y0, edge):  # type: ignore[no-untyped-def]
     """As `_spline` without gradients."""
     out = np.empty(len(xy))
@@ -297,7 +298,7 @@ def _spline_height(x, y, heights, x0, y0, edge):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _spline(xy, heights, x0, y0, edge):  # type: ignore[no-untyped-def]
     rows, columns = heights.shape
     out = np.zeros(len(xy))

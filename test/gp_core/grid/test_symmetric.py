@@ -65,3 +65,12 @@ def test_what_is_not_positive_definite_is_refused(n, value):
     A = np.eye(n)
     A[-1, -1] = value
     assert not factorise(_padded(A, 0.0))
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_a_matrix_without_inverse_is_told_and_ends_in_no_exception(n):
+    U = _padded(np.zeros((n, n)), 0.0)  # pivots of exactly zero
+    assert not factorise(U)
+    rows = np.zeros(n * (n + 1) // 2, dtype=np.float32)
+    pack(U, rows)
+    assert not np.isfinite(rows).all()
