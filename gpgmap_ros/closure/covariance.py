@@ -1,25 +1,28 @@
 """How well a pose is known, from what is left between the two surfaces.
 
 Heights at neighbouring cells err together, so that the inverse of the normal matrix, which counts each cell as
-independent, is far too small. The pose error of a weighted fit is A^-1 sum_i x_i psi_i, with
+independent, is far too small. The pose error of a robust fit is A^-1 sum_i x_i psi_i, with
 x_i = J_i / sqrt(lambda v_i) and psi_i the influence of the normalised residuals u_i, and its covariance
 
-    Sigma = A^-1 B A^-1,      A = sum_i psi' sym(x_i^A x_i^B'),      B = sum_ij s_i s_j x_i x_j' C(p_i - p_j)
+    Sigma = A^-1 B A^-1,      A = sum_i psi'_i sym(x_i^A x_i^B'),      B = sum_ij s_i s_j x_i x_j' C(p_i - p_j)
 
 with C the autocorrelation of psi_i / s_i (Conley, 1999). J is the direction in which each cell is informative: a smooth
 slope says nothing along its contour, A is small there, and Sigma is large. No factor is fitted to any terrain; all of
-it is estimated from the residuals, with care for four things that would make Sigma too small:
+it is estimated from the residuals, with care for five things that would make Sigma too small:
 
 - **The tail of C** is noise about zero, and pulled below it by the fit. C is the mean over directions and ends where it
   first reaches zero, as the sums over Markov chains do (Geyer, 1992).
-- **The fit takes up part of the errors,** just the part that moves the pose: psi^ = psi - psi' x' A^-1 sum x psi. What
-  is expected to be missing in the autocovariance, psi' (2 Re(X A^-1 X* C) - psi' X Sigma X*) in the frequency domain,
-  is put back, and C and Sigma are computed again.
+- **The fit takes up part of the errors,** just the part that moves the pose: psi^_i = psi_i - y_i' A^-1 sum x psi, with
+  y_i = psi'_i x_i. What is expected to be missing in the autocovariance, 2 Re(Y A^-1 X* C) - Y Sigma Y* in the
+  frequency domain, is put back, and C and Sigma are computed again.
 - **Rough ground errs more,** and is where the slopes are. s_i is the spread of psi around each cell.
 - **Slopes err, too,** and their errors look like relief that holds the pose. A takes one slope from each map: their
   errors are independent, and cancel in the product.
+- **Where a cell errs much, it holds little:** psi', the slope of the influence, falls with the residual and is negative
+  in the tails. Steep ground errs most and weighs most, so that a mean of psi' over all cells makes A too large, by
+  15 % in the middle and by half in some pairs; A has each cell's own.
 
-Where few independent cells hold the pose, Sigma itself is uncertain, and is grown as the variance of Student's t is.
+Where fewer than `FEW` independent cells hold the pose, its error is no longer linear in theirs, and Sigma is grown.
 
 Errors that are common to a whole map leave no residual: georeference, sensor mount, drift within the submap. They can't
 be seen in a pair, and `common_error` is added for them.
@@ -48,7 +51,9 @@ AROUND = 6.0
 ROUNDS = 3
 """Of putting back what the fit took up: each adds about a tenth of what the one before did."""
 LEAST_GAIN = 0.2
-"""Of the information of a cell, whatever its residual and the errors of its slope."""
+"""Of the information of all cells that is left in any direction, whatever their residuals and errors of slopes."""
+FEW = 10.0
+"""Independent cells: where so many hold a pose, its variance is doubled."""
 VERTICAL = 0.6
 """Common error of heights over that of positions."""
 
@@ -60,22 +65,18 @@ def covariance_of(alignment: Alignment, source: Surface, target: Surface, config
     mask = over.weight > 0.0
     root = np.where(mask, 1.0 / np.sqrt(alignment.scale * np.where(mask, over.variance, 1.0)), 0.0)
     X = root * directions(over, 0.5 * (over.source_slope + over.target_slope), alignment)
-    u = root * over.residual
-    squared = u * u
-    psi = (NU + 1.0) / (NU + squared) * u
-    # psi' of Student's t is negative in the tails; its mean, not each value, scales the information of a cell.
-    gain = float(np.mean(((NU + 1.0) * (NU - squared) / (NU + squared) ** 2)[mask]))
-    gain = max(gain, LEAST_GAIN)
+    psi, gain = influence(root * over.residual)
+    gain = np.where(mask, gain, 0.0)
     sides = [root * directions(over, slope, alignment) for slope in (over.source_slope, over.target_slope)]
-    A = gain * without_noise(inner(X, X), inner(*sides))
+    A = without_noise(inner(X, X), inner(gain * sides[0], sides[1]))
     weight = INDEPENDENT_EVERY**2 * np.deg2rad(config.tilt_std) ** -2.0
     prior = np.diag([0.0, 0.0, 0.0, weight, weight, 0.0])
     inverse = np.linalg.inv(A + prior + 1e-9 * np.diag(np.diag(A)))
     spread = local_spread(psi, mask)
-    B, correlated_cells = score_covariance(X, psi, spread, mask, gain * inverse)
+    B, correlated_cells = score_covariance(X, gain, psi, spread, mask, inverse)
     sigma = inverse @ (B + INDEPENDENT_EVERY**2 * prior) @ inverse
-    held_by = participation(np.sum((X[:2] * spread) ** 2, axis=0)) / correlated_cells
-    sigma *= held_by / max(held_by - 2.0, 0.5 * held_by)
+    held_by = max(participation(np.sum((X[:2] * spread) ** 2, axis=0)) / correlated_cells, 1.0)
+    sigma *= 1.0 + (FEW / held_by) ** 2
     return with_common_error(0.5 * (sigma + sigma.T), over, mask, alignment, target, config)
 
 
@@ -87,6 +88,12 @@ def with_common_error(
     lever = float(np.sqrt(np.mean(np.sum(apart**2, axis=0))))  # a rotation moves the cells by its lever
     shares = np.array([1.0, 1.0, VERTICAL, VERTICAL / lever, VERTICAL / lever, 1.0 / lever])
     return sigma + np.diag((config.common_error / target.resolution * shares) ** 2)
+
+
+def influence(u: Array) -> tuple[Array, Array]:
+    """psi and psi' of Student's t: how much a normalised residual pulls, and how that changes with it."""
+    squared = u * u
+    return (NU + 1.0) / (NU + squared) * u, (NU + 1.0) * (NU - squared) / (NU + squared) ** 2
 
 
 def directions(over: Overlay, slope: Array, alignment: Alignment) -> Array:
@@ -122,23 +129,24 @@ def participation(share: Array) -> float:
     return float(share.sum() ** 2 / max(np.sum(share**2), np.finfo(float).tiny))
 
 
-def score_covariance(X: Array, psi: Array, spread: Array, mask: Mask, taken: Array) -> tuple[Array, float]:
+def score_covariance(
+    X: Array, gain: Array | float, psi: Array, spread: Array, mask: Mask, taken: Array
+) -> tuple[Array, float]:
     """B (6, 6), and the area of correlated errors in cells.
 
-    taken: (6, 6) G of the part x' G sum x psi of every psi that the fit took up
+    gain: psi'; taken: (6, 6) G of the part psi' x' G sum x psi of every psi that the fit took up
     """
     shape = tuple(fft.next_fast_len(size + LAGS, real=True) for size in mask.shape)
     safe = np.where(mask, spread, 1.0)
     power = np.abs(fft.rfft2(np.where(mask, psi / safe, 0.0), s=shape)) ** 2
     pairs = fft.irfft2(np.abs(fft.rfft2(mask.astype(float), s=shape)) ** 2, s=shape)
     scores = fft.rfft2(X * spread, s=shape)
-    fitted = fft.rfft2(X / safe, s=shape)
+    fitted = fft.rfft2(gain * X / safe, s=shape)
     missing = np.zeros_like(power)
     for _ in range(ROUNDS):
         C = autocovariance(power + missing, pairs)
-        density = np.maximum(
-            fft.rfft2(C).real, 0.0
-        )  # a covariance has no negative power; estimates of it may
+        # A covariance has no negative power; estimates of it may.
+        density = np.maximum(fft.rfft2(C).real, 0.0)
         B = weighted_inner(scores, density, shape[1])
         with_errors = np.tensordot(taken, scores, 1) * density
         of_fit = np.tensordot(taken @ B @ taken.T, fitted, 1)
