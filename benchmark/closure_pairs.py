@@ -3,6 +3,7 @@
 python benchmark/closure_pairs.py                            the table: ours, two ablations, peers that are installed
 python benchmark/closure_pairs.py --negatives 2400           more pairs of different places, for ours
 python benchmark/closure_pairs.py --overlaps 0.3 0.25 0.2    harder pairs, where probabilities between 0 and 1 occur
+python benchmark/closure_pairs.py --noisier 30               the same by noise in the points of DEMs
 python benchmark/closure_pairs.py --calibrate --seed 1       fit the constants of the acceptance probability
 
 A pose is right within 1.5 cells, at the middle of the source, and 2 degrees of yaw. A pair of different places is one
@@ -99,12 +100,11 @@ def draw(
     seed: int,
     pairs: int,
     negatives: int,
-    folder: Path,
+    path: Path,
     overlaps: tuple[float, ...] = OVERLAPS,
 ) -> Draw:
-    """Seeded by terrain and seed. The maps of the positives are paired anew for the negatives."""
+    """Seeded by terrain and seed. The maps of the positives are paired anew for the negatives, and kept in `path`."""
     rng = np.random.default_rng([seed, zlib.crc32(terrain.name.encode())])
-    path = folder / f"maps_{terrain.name}_{seed}_{pairs}{suffix(overlaps)}.pkl"
     if path.exists():
         same = pickle.loads(path.read_bytes())
     else:
@@ -121,9 +121,10 @@ def draw(
     return Draw(terrain.name, same, [apart[k] for k in order])
 
 
-def suffix(overlaps: tuple[float, ...]) -> str:
-    """Of the names of files, where the overlaps are not the usual ones."""
-    return "" if overlaps == OVERLAPS else "_" + "-".join(f"{100 * overlap:g}" for overlap in overlaps)
+def suffix(overlaps: tuple[float, ...], noisier: float) -> str:
+    """Of the names of files, where overlaps or noise are not the usual ones."""
+    shares = "" if overlaps == OVERLAPS else "_" + "-".join(f"{100 * overlap:g}" for overlap in overlaps)
+    return shares + (f"_noise{noisier:g}" if noisier != 1.0 else "")
 
 
 def results(method: Method, pairs: Draw, path: Path, light: bool) -> Iterator[Result]:
@@ -273,6 +274,7 @@ def main() -> int:
     parser.add_argument(
         "--overlaps", nargs="*", type=float, default=OVERLAPS, help="of the pairs, parts of a disc"
     )
+    parser.add_argument("--noisier", type=float, default=1.0, help="factor on the noise of points from DEMs")
     parser.add_argument("--terrains", nargs="*", default=[], help="names; all unless told")
     parser.add_argument("--methods", nargs="*", default=[], help="names; all that are installed unless told")
     parser.add_argument(
@@ -289,8 +291,10 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     chosen = {name: m for name, m in methods().items() if not args.methods or name in args.methods}
     found: dict[str, list[Result]] = {name: [] for name in chosen}
-    for terrain in terrains(folder, tuple(args.terrains)):
-        pairs = draw(terrain, args.seed, args.pairs, args.negatives, args.out, overlaps)
+    for terrain in terrains(folder, tuple(args.terrains), args.noisier):
+        tail = suffix(overlaps, args.noisier)
+        kept = args.out / f"maps_{terrain.name}_{args.seed}_{args.pairs}{tail}.pkl"
+        pairs = draw(terrain, args.seed, args.pairs, args.negatives, kept, overlaps)
         print(
             f"-- {terrain.name}: {len(pairs.same)} pairs, {len(pairs.different)} of different places",
             flush=True,
@@ -298,7 +302,7 @@ def main() -> int:
         for name, method in chosen.items():
             negatives = args.negatives if name == "gpgmap_ros" else args.peer_negatives
             some = replace(pairs, different=pairs.different[: 0 if name == "common_error = 0" else negatives])
-            label = f"{name}_{terrain.name}_{args.seed}_{args.pairs}_{negatives}{suffix(overlaps)}"
+            label = f"{name}_{terrain.name}_{args.seed}_{args.pairs}_{negatives}{tail}"
             path = args.out / f"results_{label.replace(' ', '-')}.pkl"
             here = list(results(method, some, path, light=not args.calibrate))
             found[name] += here

@@ -143,18 +143,20 @@ def middle_of(m: GPGMap) -> Array:
     return np.array([m.grid.x[ix].mean(), m.grid.y[iy].mean(), m["elevation"][iy, ix].mean()])
 
 
-def terrains(folder: Path, names: tuple[str, ...] = ()) -> list[Terrain]:
-    """The terrains by name; all of them unless told."""
+def terrains(folder: Path, names: tuple[str, ...] = (), noisier: float = 1.0) -> list[Terrain]:
+    """The terrains by name; all of them unless told. noisier: factor on the noise of points drawn from DEMs."""
     small = np.load(folder / "dem_small_pack.npz")
+
+    def dem(name: str, z: NDArray[np.floating], resolution: float, cells: int, noise: float) -> Terrain:
+        return from_dem(name, z, resolution, cells, noise * noisier)
+
     makers: dict[str, Callable[[], Terrain]] = {
         "blanca": lambda: from_lines("blanca", folder / "als_blanca.npz", 30.0, 1.0),
-        "gabilan": lambda: from_dem("gabilan", np.load(folder / "dem_gabilan_1m.npz")["z"], 1.0, 60, 0.05),
-        "gabilan60": lambda: from_dem(
-            "gabilan60", np.load(folder / "dem_gabilan_1m.npz")["z"], 1.0, 30, 0.05
-        ),
-        "davos": lambda: from_dem("davos", small["davos_z"], 10.0, 30, 0.3),
-        "jacksboro": lambda: from_dem("jacksboro", squared(small), 80.0, 30, 1.5),
-        "hirise": lambda: from_dem("hirise", small["hirise_z"], 1.0, 22, 0.03),
+        "gabilan": lambda: dem("gabilan", np.load(folder / "dem_gabilan_1m.npz")["z"], 1.0, 60, 0.05),
+        "gabilan60": lambda: dem("gabilan60", np.load(folder / "dem_gabilan_1m.npz")["z"], 1.0, 30, 0.05),
+        "davos": lambda: dem("davos", small["davos_z"], 10.0, 30, 0.3),
+        "jacksboro": lambda: dem("jacksboro", squared(small), 80.0, 30, 1.5),
+        "hirise": lambda: dem("hirise", small["hirise_z"], 1.0, 22, 0.03),
     }
     return [makers[name]() for name in names or makers]
 

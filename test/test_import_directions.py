@@ -41,6 +41,7 @@ MAY_IMPORT = {
     | {"gp_core.grid", "gpgmap_ros.mapping", "gpgmap_ros.closure", "gpgmap_ros.pipeline"}
     | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.report"},
     "gpgmap_ros.demo": BASE
+    | CORE
     | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.processes", "gpgmap_ros.mapping"},
     "gpgmap_ros.cli": BASE
     | {"gpgmap_ros.demo", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.closure", "gpgmap_ros.offline"}

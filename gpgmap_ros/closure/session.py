@@ -14,7 +14,6 @@ may be in one closer; they are in one frame as soon as a closure joins them.
 
 from __future__ import annotations
 
-import heapq
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,23 +22,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gpgmap_ros.closure.chi_square import quantile
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.consistency import Agreement, Closure, Drift, Stations, odometry_distance
+from gpgmap_ros.closure.consistency import Closure, Drift, Stations
 from gpgmap_ros.closure.database import ClosureDatabase
 from gpgmap_ros.closure.pose_graph import PoseGraph, SolverMissing, g2o_text
 from gpgmap_ros.closure.prior import PosePrior
 from gpgmap_ros.closure.session_file import read_session, write_session
 from gpgmap_ros.closure.stations import Found, Station, station_of
 from gpgmap_ros.closure.surface import NotComparable
-from gpgmap_ros.geometry import interpolate, inverse
+from gpgmap_ros.closure.verdicts import Verdicts
+from gpgmap_ros.closure.ways import corrected, shortest_ways, successive
+from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.submaps import Submap
 
 Array = NDArray[np.float64]
 
-AGAINST_ODOMETRY = quantile(0.9999, 6)
-"""Squared Mahalanobis distance from the odometry beyond which a closure is not believed."""
 REACH_STDS = 4.0
 """Submaps are compared unless odometry puts them apart by more than this many standard deviations."""
 LEAST_PATH = 0.1
@@ -91,11 +89,10 @@ class LoopCloser:
         self._stations: dict[int, Station] = {}
         self._found: dict[tuple[int, int], Found] = {}
         self._rejected: set[tuple[int, int]] = set()
-        self._objections: dict[tuple[int, int], str] = {}
         self._poses: dict[int, Array] = {}
         self._anchors: dict[int, int] = {}
         self._newest: int | None = None
-        self._count_votes()
+        self._judge_anew()
 
     # ------------------------------------------------ submaps in
 
@@ -137,9 +134,9 @@ class LoopCloser:
                 registration.reason,
             )
             pairs.append(pair)
-        votes = [self._vote(pair) for pair in pairs]
+        votes = [self._verdicts.hear(pair, self._found[pair]) for pair in pairs]
         if any(votes):
-            self._decide()
+            self._solve(self._verdicts.agreed())
         return sorted((self._closure(pair) for pair in pairs), key=lambda c: (not c.accepted, -c.probability))
 
     def reject(self, a: int, b: int) -> LoopClosure:
@@ -148,10 +145,8 @@ class LoopCloser:
         if pair not in self._found:
             raise KeyError(f"there is no closure between submaps {a} and {b}")
         self._rejected.add(pair)
-        if pair in self._votes:
-            self._agreement.remove(self._votes.index(pair))
-            self._votes.remove(pair)
-            self._decide()
+        if self._verdicts.withdraw(pair):
+            self._solve(self._verdicts.agreed())
         return self._closure(pair)
 
     # ------------------------------------------------ what is known
@@ -224,17 +219,8 @@ class LoopCloser:
         if self._newest is None:
             return [np.array(T) for T in poses]
         stations = self._drive(self._stations[self._newest].drive)
-        starts = np.array([station.first_stamp for station in stations])
-        corrections = [self.correction(station.id) for station in stations]
-        out = []
-        for stamp, T in zip(stamps, poses, strict=True):
-            k = int(np.clip(np.searchsorted(starts, stamp, side="right") - 1, 0, len(starts) - 1))
-            if k + 1 == len(starts) or stamp <= starts[k]:
-                out.append(corrections[k] @ T)
-                continue
-            share = float(stamp - starts[k]) / float(starts[k + 1] - starts[k])
-            out.append(interpolate(corrections[k] @ T, corrections[k + 1] @ T, share))
-        return out
+        starts = [station.first_stamp for station in stations]
+        return corrected(starts, [self.correction(station.id) for station in stations], stamps, poses)
 
     # ------------------------------------------------ files
 
@@ -276,7 +262,7 @@ class LoopCloser:
             closer._stations[station.id] = station
             closer._newest = station.id
         closer._found, closer._rejected = dict(saved.found), set(saved.rejected)
-        closer._count_votes()
+        closer._judge_anew()
         return closer
 
     def merge(self, other: LoopCloser) -> dict[int, int]:
@@ -309,7 +295,7 @@ class LoopCloser:
         self._rejected |= {(numbers[a], numbers[b]) for a, b in other._rejected}
         if self._newest is None and other.newest is not None:
             self._newest = numbers[other.newest]
-        self._count_votes()
+        self._judge_anew()
         return numbers
 
     def write_g2o(self, path: Path | str) -> None:
@@ -325,51 +311,18 @@ class LoopCloser:
 
     # ------------------------------------------------ which closures are believed
 
-    def _count_votes(self) -> None:
-        """Judge all closures anew, and solve."""
-        self._objections = {}
-        self._votes: list[tuple[int, int]] = []
-        stations = Stations(
+    def _judge_anew(self) -> None:
+        """Judge all closures together, and solve."""
+        odometry = Stations(
             {str(id): s.T_odom_submap for id, s in self._stations.items()},
             {str(id): s.driven for id, s in self._stations.items()},
             {str(id): s.drive for id, s in self._stations.items()},
         )
-        self._odometry, self._agreement = stations, Agreement(stations, self._drift)
-        for pair in self._found:
-            self._vote(pair)
-        self._decide()
-
-    def _vote(self, pair: tuple[int, int]) -> bool:
-        """Let a closure take part in the decision, if its registration and the odometry allow; whether it does."""
-        found = self._found[pair]
-        if pair in self._rejected or not found.verdict:
-            return False
-        closure = found.closure
-        if self._odometry.connected(closure.source, closure.target):
-            distance = odometry_distance(closure, self._odometry, self._drift)
-            if distance > AGAINST_ODOMETRY:
-                self._objections[pair] = (
-                    f"contradicts the odometry: {np.sqrt(distance):.1f} standard deviations of its drift away"
-                )
-                return False
-        self._votes.append(pair)
-        self._agreement.add(closure, found.score)
-        return True
-
-    def _decide(self) -> None:
-        """Which closures agree, and the poses that follow from them."""
-        agreeing = self._agreement.largest()
-        for k, pair in enumerate(self._votes):
-            disputed = self._agreement.disputed_by(k, agreeing)
-            if disputed:
-                a, b = self._votes[disputed[0]]
-                self._objections[pair] = (
-                    f"contradicts {len(disputed)} of {len(agreeing)} other closures, {a} - {b} for one"
-                )
-            else:
-                self._objections.pop(pair, None)
-        agreed = [self._votes[k] for k in agreeing]
-        self._solve(agreed)
+        self._verdicts = Verdicts(odometry, self._drift)
+        for pair, found in self._found.items():
+            if pair not in self._rejected:
+                self._verdicts.hear(pair, found)
+        self._solve(self._verdicts.agreed())
 
     def _solve(self, pairs: list[tuple[int, int]]) -> None:
         """Corrected poses; closures that the robust solution lets go are taken out, and it is solved without them."""
@@ -383,7 +336,7 @@ class LoopCloser:
             while solution is not None and solution.outliers:
                 for number in solution.outliers:
                     error = np.sqrt(solution.closure_errors[number])
-                    self._objections[numbers[number]] = (
+                    self._verdicts.objections[numbers[number]] = (
                         f"the other closures and the odometry pull it apart by {error:.1f} standard deviations"
                     )
                     graph.reject(number)
@@ -397,16 +350,13 @@ class LoopCloser:
 
     def _graph(self, pairs: Sequence[tuple[int, int]]) -> PoseGraph:
         graph = PoseGraph()
-        last: dict[int, Station] = {}
-        for station in self._stations.values():
-            before = last.get(station.drive)
+        for before, station in successive(self._stations.values()):
             if before is None:
                 graph.add_drive(str(station.id), station.T_odom_submap)
             else:
                 T = inverse(before.T_odom_submap) @ station.T_odom_submap
                 covariance = self._drift.covariance(max(station.driven - before.driven, LEAST_PATH))
                 graph.add_odometry(str(before.id), str(station.id), T, covariance)
-            last[station.drive] = station
         for pair in pairs:
             graph.add_closure(self._found[pair].closure)
         return graph
@@ -417,7 +367,7 @@ class LoopCloser:
         if pair in self._rejected:
             reason = "rejected by request"
         elif found.verdict:
-            reason = self._objections.get(pair, reason)
+            reason = self._verdicts.objections.get(pair, reason)
         return LoopClosure(
             *pair,
             found.closure.T_target_source,
@@ -429,7 +379,8 @@ class LoopCloser:
         )
 
     def _accepted(self, pair: tuple[int, int]) -> bool:
-        return self._found[pair].verdict and pair not in self._rejected and pair not in self._objections
+        believed = pair not in self._rejected and pair not in self._verdicts.objections
+        return self._found[pair].verdict and believed
 
     # ------------------------------------------------ where submaps are, before they are compared
 
@@ -438,10 +389,10 @@ class LoopCloser:
         correction = np.eye(4) if before is None else self.correction(before.id)
         self._poses[station.id] = correction @ station.T_odom_submap
         self._anchors[station.id] = station.id if before is None else self._anchors[before.id]
-        name = str(station.id)
-        self._odometry.poses[name] = station.T_odom_submap
-        self._odometry.distances[name] = station.driven
-        self._odometry.drives[name] = station.drive
+        odometry, name = self._verdicts.odometry, str(station.id)
+        odometry.poses[name] = station.T_odom_submap
+        odometry.distances[name] = station.driven
+        odometry.drives[name] = station.drive
 
     def _priors(self, station: Station) -> dict[int, PosePrior]:
         """What the graph knows of a new submap's pose in each earlier one that odometry or closures lead to."""
@@ -450,7 +401,7 @@ class LoopCloser:
             id: PosePrior(
                 inverse(self._poses[id]) @ T_map_source, self._drift.covariance(max(path, LEAST_PATH))
             )
-            for id, path in self._paths_from(station.id).items()
+            for id, path in self._ways_from(station.id).items()
             if id != station.id
         }
 
@@ -473,37 +424,21 @@ class LoopCloser:
             return self.config.min_path
         return (a.radius + b.radius) / np.sqrt(2.0)  # a radius reaches to a corner, the way leaves by an edge
 
-    def _paths_from(self, id: int) -> dict[int, float]:
+    def _ways_from(self, id: int) -> dict[int, float]:
         """Metres of way from one submap to each that is joined to it, along odometry and accepted closures.
 
         A closure counts as the way after which odometry would be as uncertain.
         """
-        neighbours: dict[int, list[tuple[int, float]]] = {known: [] for known in self._stations}
-        last: dict[int, Station] = {}
-        edges = []
-        for station in self._stations.values():
-            if station.drive in last:
-                before = last[station.drive]
-                edges.append((before.id, station.id, station.driven - before.driven))
-            last[station.drive] = station
+        edges = [
+            (before.id, station.id, station.driven - before.driven)
+            for before, station in successive(self._stations.values())
+            if before is not None
+        ]
         for pair in self._found:
             if self._accepted(pair):
                 variance = float(np.linalg.eigvalsh(self._found[pair].closure.covariance[:3, :3])[-1])
                 edges.append((*pair, variance / self._drift.position_std**2))
-        for a, b, length in edges:
-            neighbours[a].append((b, length))
-            neighbours[b].append((a, length))
-        paths: dict[int, float] = {}
-        waiting = [(0.0, id)]
-        while waiting:
-            path, here = heapq.heappop(waiting)
-            if here in paths:
-                continue
-            paths[here] = path
-            for there, length in neighbours[here]:
-                if there not in paths:
-                    heapq.heappush(waiting, (path + length, there))
-        return paths
+        return shortest_ways(id, edges)
 
     def _last_of_drive(self, drive: int) -> Station | None:
         return next((s for s in reversed(self._stations.values()) if s.drive == drive), None)

@@ -169,7 +169,7 @@ def wrong(closer: LoopCloser, a: int, b: int, shift: tuple[float, float], score:
     T[:2, 3] += shift
     closure = Closure(str(b), str(a), T, np.diag([0.02**2] * 3 + [0.002**2] * 3))
     closer._found[a, b] = Found(closure, 0.99, score, 0.5, True, "looks right")
-    closer._count_votes()
+    closer._judge_anew()
 
 
 def test_a_wrong_closure_is_outvoted(drive: Drive, closed: LoopCloser, tmp_path: Path) -> None:
