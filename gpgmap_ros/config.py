@@ -376,7 +376,7 @@ class ClosureConfig(_Checked):
         2.0, "standard deviation of the error in roll and pitch between two maps", "deg", low=0.01, high=20.0
     )
     common_error: float = setting(
-        0.05,
+        0.065,
         "standard deviation of the position errors that a whole map shares and no residual shows: of georeference, "
         "sensor mount, drift within a submap",
         "m",

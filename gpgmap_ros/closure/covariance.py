@@ -54,8 +54,8 @@ LEAST_GAIN = 0.2
 """Of the information of all cells that is left in any direction, whatever their residuals and errors of slopes."""
 FEW = 10.0
 """Independent cells: where so many hold a pose, its variance is doubled."""
-VERTICAL = 0.6
-"""Common error of heights over that of positions."""
+COMMON_SHARES = np.array([1.0, 1.0, 0.7, 0.12, 0.12, 0.22])
+"""Of `common_error`, in x, y, z, roll, pitch and yaw, angles times the lever: as two flight lines differ."""
 
 
 def covariance_of(alignment: Alignment, source: Surface, target: Surface, config: ClosureConfig) -> Array:
@@ -86,7 +86,7 @@ def with_common_error(
     """The covariance with the errors that leave no residual."""
     apart = over.points[:2, mask] - alignment.centre[:2, None]
     lever = float(np.sqrt(np.mean(np.sum(apart**2, axis=0))))  # a rotation moves the cells by its lever
-    shares = np.array([1.0, 1.0, VERTICAL, VERTICAL / lever, VERTICAL / lever, 1.0 / lever])
+    shares = COMMON_SHARES / np.array([1.0, 1.0, 1.0, lever, lever, lever])
     return sigma + np.diag((config.common_error / target.resolution * shares) ** 2)
 
 
