@@ -8,65 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
-import yaml
-
-Value = bool | int | float | str | tuple[str, ...]
-
-
-class ConfigError(ValueError):
-    """A setting is unknown, of the wrong type or out of range: which, and what would be right."""
-
-
-def setting(
-    default: Value,
-    meaning: str,
-    unit: str = "",
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[str, ...] = (),
-    dynamic: bool = False,
-) -> Any:
-    """A dataclass field with what people need to know about it; `low` and `high` are allowed themselves.
-
-    dynamic: may change while a map is being made; the others take effect with a new map.
-    """
-    metadata = {
-        "meaning": meaning, "unit": unit, "low": low, "high": high, "choices": choices, "dynamic": dynamic,
-    }  # fmt: skip
-    return field(default=default, metadata=metadata)
-
-
-class _Checked:
-    """Checks each setting of a dataclass against its own description. group: prefix of its settings' names."""
-
-    group: ClassVar[str] = ""
-
-    def __post_init__(self) -> None:
-        for item in dataclasses.fields(self):  # type: ignore[arg-type]
-            if "meaning" in item.metadata:
-                checked = check_value(
-                    self.group + item.name, getattr(self, item.name), item.default, item.metadata
-                )
-                object.__setattr__(self, item.name, checked)
-
-
-def _in_order(group: Any, prefix: str, *pairs: tuple[str, str], equal: bool = False) -> None:
-    """Refuse a group whose lower limits are not below (or, with `equal`, at) its upper ones."""
-    for low, high in pairs:
-        a, b = getattr(group, low), getattr(group, high)
-        if a > b or (a == b and not equal):
-            raise ConfigError(f"{prefix}.{low} ({a}) must be below {prefix}.{high} ({b})")
+from gpgmap_ros.setting import Checked, ConfigError, Value, check_value, in_order, setting
 
 
 @dataclass(frozen=True)
-class MappingConfig(_Checked):
+class MappingConfig(Checked):
     """The map: where it is, how fine it is, and what is believed about terrain before any is seen."""
 
     resolution: float = setting(0.1, "edge of a cell", "m", low=0.001, high=100.0)
@@ -113,7 +63,7 @@ class MappingConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class NoiseConfig(_Checked):
+class NoiseConfig(Checked):
     """How far a measured height may be off (mapping/noise.py has the formula and where the presets come from).
 
     Standard deviation of a range r: range_std + range_factor r + range_quadratic r^2.
@@ -172,7 +122,7 @@ class NoiseConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class FilterConfig(_Checked):
+class FilterConfig(Checked):
     """Which points count as ground that the sensor saw.
 
     "The robot" is its base frame where the sensor's mount on it is known, else the sensor's own frame.
@@ -217,13 +167,13 @@ class FilterConfig(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _in_order(self, "filter", ("min_range", "max_range"), ("min_height", "max_height"))
+        in_order(self, "filter", ("min_range", "max_range"), ("min_height", "max_height"))
         boxes = (("self_min_x", "self_max_x"), ("self_min_y", "self_max_y"), ("self_min_z", "self_max_z"))
-        _in_order(self, "filter", *boxes, equal=True)
+        in_order(self, "filter", *boxes, equal=True)
 
 
 @dataclass(frozen=True)
-class GateConfig(_Checked):
+class GateConfig(Checked):
     """Points that contradict the map are held back until they have been confirmed (mapping/gate.py)."""
 
     enabled: bool = setting(True, "hold back points that contradict the map", dynamic=True)
@@ -252,7 +202,7 @@ class GateConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class TraversabilityConfig(_Checked):
+class TraversabilityConfig(Checked):
     """What the robot can drive over."""
 
     max_slope: float = setting(0.35, "steepest slope, as an angle", "rad", low=0.01, high=1.5, dynamic=True)
@@ -263,7 +213,7 @@ class TraversabilityConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class VisualConfig(_Checked):
+class VisualConfig(Checked):
     """The 8-bit picture of the gradient: 0 is unknown or uncertain, 1 is flat, 255 is `max_gradient` and more."""
 
     max_gradient: float = setting(
@@ -275,7 +225,7 @@ class VisualConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class SubmapConfig(_Checked):
+class SubmapConfig(Checked):
     """Pieces of map for recognising places again; the first limit reached ends one. A limit of 0 is none."""
 
     enabled: bool = setting(True, "make submaps")
@@ -298,7 +248,7 @@ class SubmapConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class ClosureConfig(_Checked):
+class ClosureConfig(Checked):
     """Loop closures: how submaps are compared, what it takes to believe that two show the same ground, how far
     odometry is trusted. One set serves all terrains: lengths of the comparison are in cells, heights relative to the
     relief.
@@ -397,7 +347,7 @@ class ClosureConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class Config(_Checked):
+class Config(Checked):
     """All settings. Groups are nested; the settings outside a group belong to the node."""
 
     pose_source: str = setting(
@@ -500,32 +450,6 @@ def _rebuilt(group: Any, changes: Mapping[str, Any], prefix: str) -> Any:
     return dataclasses.replace(group, **new)
 
 
-def check_value(name: str, value: Any, default: Value, metadata: Mapping[str, Any]) -> Value:
-    """`value` in the type of the default, or a ConfigError that names the setting, the value and what is allowed."""
-    kind = type(default)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if kind is tuple and isinstance(value, list):
-        value = tuple(value)
-    if (
-        kind is tuple
-        and isinstance(value, tuple)
-        and not all(isinstance(item, str) and item for item in value)
-    ):
-        raise ConfigError(f"{name}: expected a list of names, got {list(value)!r}")
-    if type(value) is not kind:
-        expected = "a list of names" if kind is tuple else kind.__name__
-        raise ConfigError(f"{name}: expected {expected}, got {value!r} ({type(value).__name__})")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{name}: {value} is not a finite number")
-    low, high, unit = metadata["low"], metadata["high"], metadata["unit"]
-    if (low is not None and value < low) or (high is not None and value > high):
-        raise ConfigError(f"{name}: {value} is outside [{low}, {high}]{' ' + unit if unit else ''}")
-    if metadata["choices"] and value not in metadata["choices"]:
-        raise ConfigError(f"{name}: {value!r} is not one of {', '.join(map(repr, metadata['choices']))}")
-    return value
-
-
 def unknown_name(name: str, known: set[str]) -> str:
     # People forget the group as often as they misspell: compare with the last part as well.
     tails: dict[str, list[str]] = {}
@@ -536,83 +460,3 @@ def unknown_name(name: str, known: set[str]) -> str:
     meant = " or ".join(f"'{full}'" for full in tails.get(near[0], near)) if near else ""
     hint = f"did you mean {meant}?" if meant else "`gpgmap config` lists all settings"
     return f"unknown setting '{name}': {hint}"
-
-
-def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{"mapping": {"resolution": 0.1}}` as `{"mapping.resolution": 0.1}`."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            flat.update(flattened(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def load_config(path: str | Path) -> Config:
-    """Read a YAML file: ROS parameter files (`/**: ros__parameters:`) and plain nested settings both do."""
-    path = Path(path)
-    try:
-        tree = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
-    tree = tree or {}
-    if not isinstance(tree, Mapping):
-        raise ConfigError(f"{path}: expected settings as 'name: value', got {type(tree).__name__}")
-    changes: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and "ros__parameters" in value:
-            changes.update(flattened(value["ros__parameters"] or {}))
-        else:
-            changes.update(flattened({key: value}))
-    try:
-        return with_settings(Config(), changes)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-
-
-def config_yaml(config: Config | None = None) -> str:
-    """`config` as a ROS parameter file that any node name may load, with the meaning of each setting beside it."""
-    lines = ["/**:", "  ros__parameters:"]
-    group = ""
-    for item in settings(config):
-        head, _, name = item.name.rpartition(".")
-        if head != group:
-            lines.append(f"    {head}:")
-            group = head
-        indent = "      " if head else "    "
-        unit = f" [{item.unit}]" if item.unit else ""
-        lines.append(f"{indent}{name}: {_yaml_scalar(item.value)}  # {item.meaning}{unit}")
-    return "\n".join(lines) + "\n"
-
-
-def config_table() -> str:
-    """All settings as a Markdown table, for the documentation."""
-    lines = ["| parameter | default | unit | range | when | meaning |", "|---|---|---|---|---|---|"]
-    for item in settings():
-        limits = f"{item.low:g} to {item.high:g}" if item.low is not None and item.high is not None else ""
-        limits = limits or ", ".join(f"`{choice}`" for choice in item.choices)
-        when = "any time" if item.dynamic else "at start"
-        default = _yaml_scalar(item.default)
-        lines.append(f"| `{item.name}` | `{default}` | {item.unit} | {limits} | {when} | {item.meaning} |")
-    return "\n".join(lines) + "\n"
-
-
-def _yaml_scalar(value: Value) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(value)}]"
-    text = str(yaml.safe_dump(value, default_flow_style=True)).splitlines()[0]
-    # ROS reads 2 as an integer and refuses it for a float parameter; 1e-05 it reads as a string
-    if isinstance(value, float) and "e" in text and "." not in text:
-        text = text.replace("e", ".0e")
-    return text
-
-
-def save_config(config: Config, path: str | Path) -> None:
-    """Write beside, then rename: the old file is whole until the new one is."""
-    path = Path(path)
-    staged = path.with_name(path.name + ".new")
-    staged.write_text(config_yaml(config))
-    os.replace(staged, path)

@@ -13,12 +13,10 @@ from gpgmap_ros.config import (
     ConfigError,
     FilterConfig,
     MappingConfig,
-    config_yaml,
-    load_config,
-    save_config,
     settings,
     with_settings,
 )
+from gpgmap_ros.config_file import config_yaml, load_config, save_config
 
 
 def test_every_setting_says_what_it_means_and_every_number_has_a_range() -> None:

@@ -12,8 +12,8 @@ import pytest
 FOUNDATION: set[str] = set()  # the plain modules of gp_core
 CORE = {"gp_core", "gp_core.kernels"}
 ESTIMATORS = "gp_core.estimators"  # what the scikit-learn estimators share: above the kernels
-BASE = {"gpgmap_ros", "gpgmap_ros.config", "gpgmap_ros.geometry", "gpgmap_ros.share", "gpgmap_ros.progress",
-        "gpgmap_ros.transform_buffer", "gpgmap_ros.findings"}  # fmt: skip
+BASE = {"gpgmap_ros", "gpgmap_ros.setting", "gpgmap_ros.config", "gpgmap_ros.config_file", "gpgmap_ros.geometry",
+        "gpgmap_ros.share", "gpgmap_ros.progress", "gpgmap_ros.transform_buffer", "gpgmap_ros.findings"}  # fmt: skip
 MAY_IMPORT = {
     "gp_core": FOUNDATION,
     "gp_core.kernels": {"gp_core"},
@@ -22,7 +22,9 @@ MAY_IMPORT = {
     "gp_core.classification": CORE | {ESTIMATORS},
     "gp_core.grid": CORE,
     "gpgmap_ros": set(),
-    "gpgmap_ros.config": set(),
+    "gpgmap_ros.setting": set(),
+    "gpgmap_ros.config": {"gpgmap_ros.setting"},
+    "gpgmap_ros.config_file": {"gpgmap_ros.config", "gpgmap_ros.setting"},
     "gpgmap_ros.geometry": set(),
     "gpgmap_ros.share": set(),
     "gpgmap_ros.progress": set(),

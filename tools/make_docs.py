@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpgmap_ros.config import config_table, config_yaml
+from gpgmap_ros.config_file import config_table, config_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 START, END = "<!-- settings: made by `make docs` -->\n", "<!-- end of settings -->\n"

@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from gpgmap_ros.config import Config, ConfigError, load_config, with_settings
+from gpgmap_ros.config import Config, ConfigError, with_settings
+from gpgmap_ros.config_file import flattened, load_config
 from gpgmap_ros.share import share_file
 
 SENSORS = ("spinning_lidar", "solid_state_lidar", "stereo")
@@ -70,7 +71,7 @@ def config_from(arguments: argparse.Namespace) -> Config:
     config = load_config(arguments.config) if arguments.config else Config()
     if arguments.sensor:
         preset = yaml.safe_load(share_file("config", f"{arguments.sensor}.yaml").read_text())
-        config = with_settings(config, _flat(preset["/**"]["ros__parameters"]))
+        config = with_settings(config, flattened(preset["/**"]["ros__parameters"]))
     return with_settings(config, changes_from(arguments.changes))
 
 
@@ -109,12 +110,6 @@ def changes_from(texts: list[str]) -> dict[str, Any]:
     except ConfigError as error:
         raise UsageError(str(error)) from None
     return changes
-
-
-def _flat(tree: dict[str, Any]) -> dict[str, Any]:
-    from gpgmap_ros.config import flattened
-
-    return flattened(tree)
 
 
 MARK = "run.json"

@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from gpgmap_ros.config import config_table, config_yaml, settings
+    from gpgmap_ros.config import settings
+    from gpgmap_ros.config_file import config_table, config_yaml
 
     config = config_from(arguments)
     if arguments.json:

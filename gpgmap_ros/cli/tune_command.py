@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from gpgmap_ros.config import save_config
+    from gpgmap_ros.config_file import save_config
     from gpgmap_ros.io.points import SUFFIXES, open_points
     from gpgmap_ros.offline.tuning import points_of_files, split, tune
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpgmap_ros.config import Config, load_config, save_config
+from gpgmap_ros.config import Config
+from gpgmap_ros.config_file import load_config, save_config
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.map_products import read_map_npz
 from gpgmap_ros.io.staged import write_json
