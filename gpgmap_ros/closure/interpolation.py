@@ -15,6 +15,19 @@ FLOOR = 1e-7
 
 
 @compiled()
+def landed(
+    i: int, j: int, z: float, centre: Array, R: Array, t: Array
+) -> tuple[float, float, float]:  # pragma: no cover
+    """Where cell (i, j) of a source of that centre, at height z, lies in the target."""
+    x, y = j - centre[0], i - centre[1]
+    return (
+        R[0, 0] * x + R[0, 1] * y + R[0, 2] * z + t[0],
+        R[1, 0] * x + R[1, 1] * y + R[1, 2] * z + t[1],
+        R[2, 0] * x + R[2, 1] * y + R[2, 2] * z + t[2],
+    )
+
+
+@compiled()
 def covered(x: float, y: float, w: Field) -> bool:  # pragma: no cover
     """Whether (x, y) lies between four cells of positive weight."""
     ny, nx = w.shape

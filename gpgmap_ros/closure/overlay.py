@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.interpolation import FLOOR, between, covered, height_between, turned_slope
+from gpgmap_ros.closure.interpolation import FLOOR, between, covered, height_between, landed, turned_slope
 from gpgmap_ros.closure.refinement import Alignment, heights
 from gpgmap_ros.closure.surface import Field, Surface
 
@@ -60,12 +60,9 @@ def overlaid(
             i, j = row * every, column * every
             if w_a[i, j] <= 0.0:
                 continue
-            px, py, pz = j - source_centre[0], i - source_centre[1], z_a[i, j]
-            qx = R[0, 0] * px + R[0, 1] * py + R[0, 2] * pz + t[0]
-            qy = R[1, 0] * px + R[1, 1] * py + R[1, 2] * pz + t[1]
+            qx, qy, qz = landed(i, j, z_a[i, j], source_centre, R, t)
             if not covered(qx, qy, w_b):
                 continue
-            qz = R[2, 0] * px + R[2, 1] * py + R[2, 2] * pz + t[2]
             out[0, row, column] = w_a[i, j] * between(qx, qy, w_b)
             out[1, row, column] = qz - height_between(qx, qy, z_b, gx_b, gy_b)
             out[2, row, column] = (v_a[i, j] + between(qx, qy, v_b) if variances else 1.0) + FLOOR
@@ -117,12 +114,9 @@ def likeness_sums(
         for j in range(0, nx, every):
             if w_a[i, j] <= 0.0:
                 continue
-            px, py, pz = j - source_centre[0], i - source_centre[1], z_a[i, j]
-            qx = R[0, 0] * px + R[0, 1] * py + R[0, 2] * pz + t[0]
-            qy = R[1, 0] * px + R[1, 1] * py + R[1, 2] * pz + t[1]
+            qx, qy, qz = landed(i, j, z_a[i, j], source_centre, R, t)
             if not covered(qx, qy, w_b):
                 continue
-            qz = R[2, 0] * px + R[2, 1] * py + R[2, 2] * pz + t[2]
             w = w_a[i, j] * between(qx, qy, w_b)
             r = qz - height_between(qx, qy, z_b, gx_b, gy_b)
             ax, ay = turned_slope(R, gx_a[i, j], gy_a[i, j])

@@ -25,6 +25,7 @@ from gpgmap_ros.closure.interpolation import (
     between,
     covered,
     height_between,
+    landed,
     rotation,
     turned_slope,
 )
@@ -123,12 +124,9 @@ def normal_equations(
         for j in range(0, nx, every):
             if w_a[i, j] <= 0.0:
                 continue
-            px, py, pz = j - source_centre[0], i - source_centre[1], z_a[i, j]
-            qx = R[0, 0] * px + R[0, 1] * py + R[0, 2] * pz + t[0]
-            qy = R[1, 0] * px + R[1, 1] * py + R[1, 2] * pz + t[1]
+            qx, qy, qz = landed(i, j, z_a[i, j], source_centre, R, t)
             if not covered(qx, qy, w_b):
                 continue
-            qz = R[2, 0] * px + R[2, 1] * py + R[2, 2] * pz + t[2]
             ax, ay = turned_slope(R, gx_a[i, j], gy_a[i, j])
             gx, gy = 0.5 * (ax + between(qx, qy, gx_b)), 0.5 * (ay + between(qx, qy, gy_b))
             r = qz - height_between(qx, qy, z_b, gx_b, gy_b)
@@ -218,11 +216,10 @@ def height_step(
         for j in range(0, w_a.shape[1], every):
             if w_a[i, j] <= 0.0:
                 continue
-            px, py, pz = j - source_centre[0], i - source_centre[1], z_a[i, j]
-            x = round(R[0, 0] * px + R[0, 1] * py + R[0, 2] * pz + t[0])
-            y = round(R[1, 0] * px + R[1, 1] * py + R[1, 2] * pz + t[1])
+            qx, qy, qz = landed(i, j, z_a[i, j], source_centre, R, t)
+            x, y = round(qx), round(qy)
             if x < 0 or y < 0 or x >= nx or y >= ny or w_b[y, x] <= 0.0:
                 continue
-            steps[count] = z_b[y, x] - (R[2, 0] * px + R[2, 1] * py + R[2, 2] * pz + t[2])
+            steps[count] = z_b[y, x] - qz
             count += 1
     return float(np.median(steps[:count])) if count else 0.0
