@@ -67,8 +67,9 @@ Array = NDArray[np.float64]
 MOST_CELLS = 4000
 """Above this many shared cells every second one is enough: slopes are smooth over two cells."""
 EM_STEPS = 12
-INTERCEPT, PER_LOG_RATIO, PER_NAT = 3.0, 10.0, 0.9
-"""Of the logistic function: rounded to the safe side of fits such as benchmark/closure_pairs.py --calibrate makes."""
+INTERCEPT, PER_LOG_RATIO, PER_NAT = 3.0, 6.0, 0.54
+"""Of the logistic function, from pairs that noise makes hard (benchmark/closure_pairs.py --noisier --calibrate), for a
+robot that compares forty pairs of different places for one of the same."""
 SHIFTS = 1.3
 """Radius of the shifts that the search allows, in radii of a map: beyond, equal discs share less than a fifth."""
 NATS_PER_NOISE = 20.0
@@ -76,8 +77,8 @@ NATS_PER_NOISE = 20.0
 (half of the sum of two noises, by the scale of Student's t), next to nothing on clear relief."""
 OCTAVES = 3
 """Of the slopes, below `detail_cells`: from 6 to 3, to 1.5, and 0.75 cells, where a GP's map has no more to say."""
-RIVAL = -7.0
-"""Log odds from which on a pose counts as a rival: below, it is wrong in 999 of 1,000 cases whatever the others are."""
+RIVAL = -3.0
+"""Log odds from which on a pose counts as a rival: below, it is wrong in 95 of 100 cases whatever the others are."""
 LEAST_RATIO = 0.4
 """Of lambda_g to lambda_z."""
 TILT_LIMIT = 3.7
