@@ -194,46 +194,39 @@ def _nearest(at: Array, axis: Axis, tile: TileAxis, first: int, tiles: int) -> t
 
 
 @compiled()
+def _value_and_slopes(F, f_y, d_y, f_x, d_x):  # type: ignore[no-untyped-def]
+    """sum over a, b of F_ab f_a(y) f_b(x) at one place, and its derivatives along x and y."""
+    value = 0.0
+    along_x = 0.0
+    along_y = 0.0
+    for a in range(F.shape[0]):
+        row = 0.0
+        slope = 0.0
+        for b in range(F.shape[1]):
+            row += F[a, b] * f_x[b]
+            slope += F[a, b] * d_x[b]
+        value += f_y[a] * row
+        along_x += f_y[a] * slope
+        along_y += d_y[a] * row
+    return value, along_x, along_y
+
+
+@compiled()
 def _mean_points(number_y, number_x, f_y, d_y, f_x, d_x, eta, at, out):  # type: ignore[no-untyped-def]
     for n in range(at.size):
         for k in range(out.shape[0]):
             F = eta[number_y[n], number_x[n], k]
-            value = 0.0
-            along_x = 0.0
-            along_y = 0.0
-            for a in range(F.shape[0]):
-                row = 0.0
-                slope = 0.0
-                for b in range(F.shape[1]):
-                    row += F[a, b] * f_x[n, b]
-                    slope += F[a, b] * d_x[n, b]
-                value += f_y[n, a] * row
-                along_x += f_y[n, a] * slope
-                along_y += d_y[n, a] * row
-            out[k, 0, at[n]] = value
-            out[k, 1, at[n]] = along_x
-            out[k, 2, at[n]] = along_y
+            values = _value_and_slopes(F, f_y[n], d_y[n], f_x[n], d_x[n])
+            for m in range(3):
+                out[k, m, at[n]] = values[m]
 
 
 @compiled()
 def _variance_points(number_y, number_x, f_y, d_y, f_x, d_x, pairs, at, out):  # type: ignore[no-untyped-def]
     for n in range(at.size):
-        S = pairs[number_y[n], number_x[n]]
-        value = 0.0
-        along_x = 0.0
-        along_y = 0.0
-        for a in range(S.shape[0]):
-            row = 0.0
-            slope = 0.0
-            for b in range(S.shape[1]):
-                row += S[a, b] * f_x[n, b]
-                slope += S[a, b] * d_x[n, b]
-            value += f_y[n, a] * row
-            along_x += f_y[n, a] * slope
-            along_y += d_y[n, a] * row
-        out[0, at[n]] += value
-        out[1, at[n]] += along_x
-        out[2, at[n]] += along_y
+        values = _value_and_slopes(pairs[number_y[n], number_x[n]], f_y[n], d_y[n], f_x[n], d_x[n])
+        for m in range(3):
+            out[m, at[n]] += values[m]
 
 
 @compiled()
