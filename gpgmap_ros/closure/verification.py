@@ -308,7 +308,7 @@ def objection(found: Evidence, config: ClosureConfig) -> str:
     """Why a pose can't be accepted whatever its probability; empty where nothing speaks against it."""
     if found.overlap < config.min_overlap:
         return (
-            f"too little overlap: {found.overlap:.0%} of the smaller map, {config.min_overlap:.0%} is needed"
+            f"too little overlap: {found.overlap:.1%} of the smaller map, {config.min_overlap:.1%} is needed"
         )
     if not found.converged:
         return "the refinement did not converge: the surfaces do not lie on each other"
