@@ -64,10 +64,10 @@ def covariance_of(alignment: Alignment, source: Surface, target: Surface, config
     over = cropped(over, over.weight > 0.0)
     mask = over.weight > 0.0
     root = np.where(mask, 1.0 / np.sqrt(alignment.scale * np.where(mask, over.variance, 1.0)), 0.0)
-    X = root * directions(over, 0.5 * (over.source_slope + over.target_slope), alignment)
+    sides = [root * directions(over, slope, alignment) for slope in (over.source_slope, over.target_slope)]
+    X = 0.5 * (sides[0] + sides[1])
     psi, gain = influence(root * over.residual)
     gain = np.where(mask, gain, 0.0)
-    sides = [root * directions(over, slope, alignment) for slope in (over.source_slope, over.target_slope)]
     A = without_noise(inner(X, X), inner(gain * sides[0], sides[1]))
     weight = INDEPENDENT_EVERY**2 * np.deg2rad(config.tilt_std) ** -2.0
     prior = np.diag([0.0, 0.0, 0.0, weight, weight, 0.0])
