@@ -79,6 +79,9 @@ OCTAVES = 3
 """Of the slopes, below `detail_cells`: from 6 to 3, to 1.5, and 0.75 cells, where a GP's map has no more to say."""
 RIVAL = -3.0
 """Log odds from which on a pose counts as a rival: below, it is wrong in 95 of 100 cases whatever the others are."""
+OF_SEARCHED = 0.6
+"""Of `min_overlap`, from which on poses are looked for: weighed cell by cell, a right one may share less than it seemed
+to. What little ground can tell is in the probability."""
 LEAST_RATIO = 0.4
 """Of lambda_g to lambda_z."""
 TILT_LIMIT = 3.7
@@ -306,10 +309,9 @@ def log_odds(found: Evidence, config: ClosureConfig) -> float:
 
 def objection(found: Evidence, config: ClosureConfig) -> str:
     """Why a pose can't be accepted whatever its probability; empty where nothing speaks against it."""
-    if found.overlap < config.min_overlap:
-        return (
-            f"too little overlap: {found.overlap:.1%} of the smaller map, {config.min_overlap:.1%} is needed"
-        )
+    needed = OF_SEARCHED * config.min_overlap
+    if found.overlap < needed:
+        return f"too little overlap: {found.overlap:.1%} of the smaller map, {needed:.1%} is needed"
     if not found.converged:
         return "the refinement did not converge: the surfaces do not lie on each other"
     if compares_scales(config) and found.ratio < LEAST_RATIO:
