@@ -15,7 +15,7 @@ from gpgmap_ros.closure import ClosureConfig, register
 from gpgmap_ros.closure.refinement import Alignment, refine
 from gpgmap_ros.closure.registration import Registration, Verified, judged
 from gpgmap_ros.closure.surface import Surface, surface_of
-from gpgmap_ros.closure.verification import evidence, octaves, worse_by
+from gpgmap_ros.closure.verification import evidence, objection, octaves, worse_by
 from gpgmap_ros.config import ConfigError
 from gpgmap_ros.geometry import apply, inverse
 from gpgmap_ros.mapping import GPGMap
@@ -283,6 +283,17 @@ def test_the_stated_errors_are_those_that_happen(world: World):
         distances.append(error @ np.linalg.solve(found.covariance, error))
     assert max(distances) < chi2.ppf(0.999, 6)
     assert 2.0 < np.mean(distances) < 12.0
+
+
+def test_what_little_is_shared_is_told(pair):
+    """Poses are looked for from `min_overlap` on; a right one may come out at less, by weight, but not at any share."""
+    source, target, _ = pair
+    config = ClosureConfig(min_overlap=0.2)
+    found = register(source, target, config).evidence
+    assert not objection(dataclasses.replace(found, overlap=0.13), config)
+    assert "too little overlap: 11.0% of the smaller map" in objection(
+        dataclasses.replace(found, overlap=0.11), config
+    )
 
 
 def test_an_error_common_to_a_map_is_added(pair):
