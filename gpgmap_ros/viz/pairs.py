@@ -39,10 +39,9 @@ class Pair:
         """Height of the source above the target where both know it."""
         return self.source.elevation - self.target.elevation
 
-    @property
-    def standardised(self) -> Layer:
-        """The same in standard deviations of both maps."""
-        return self.residual / np.sqrt(self.source.variance + self.target.variance)
+    def standardised(self, scale: float = 1.0) -> Layer:
+        """The same in standard deviations of both maps, whose variances are too small by the factor `scale`."""
+        return self.residual / np.sqrt(scale * (self.source.variance + self.target.variance))
 
     @property
     def shared(self) -> float:
@@ -123,7 +122,10 @@ def pair_pictures(pair: Pair) -> dict[str, Pixels]:
 
 
 def residual_limit(pair: Pair) -> float:
-    """Ends of the scale of differences, in metres."""
+    """Ends of the scale of differences, in metres: six times their middle, about four standard deviations.
+
+    Not their largest, which are where a map goes on beyond its data.
+    """
     residual = pair.residual
     known = np.abs(residual[np.isfinite(residual)])
-    return max(float(np.percentile(known, 95.0)), 0.02) if known.size else 1.0
+    return max(6.0 * float(np.median(known)), 0.02) if known.size else 1.0

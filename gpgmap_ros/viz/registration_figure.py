@@ -9,7 +9,7 @@ import numpy as np
 
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.viz.figures import plt, write
-from gpgmap_ros.viz.pairs import Pair, pair_of, pair_pictures, residual_limit
+from gpgmap_ros.viz.pairs import Layer, Pair, pair_of, pair_pictures, residual_limit
 
 CHECKS = 8
 """Fields along each side of the chequerboard in which the two maps take turns."""
@@ -18,7 +18,10 @@ CHECKS = 8
 def registration_figure(
     path: Path, source: GPGMap, target: GPGMap, registration: Any, names: tuple[str, str]
 ) -> None:
-    """names: of source and target; the registration's pose is drawn whether it was accepted or not"""
+    """names: of source and target; the registration's pose is drawn whether it was accepted or not
+
+    Differences are compared with the variances of both maps times lambda, which the registration found from them.
+    """
     pair = pair_of(source, target, registration.T_target_source, most_cells=500)
     pictures = pair_pictures(pair)
     figure, axes = plt.subplots(2, 3, figsize=(13.5, 8.4), layout="constrained")
@@ -38,14 +41,16 @@ def registration_figure(
     image = axes[1, 0].imshow(pair.residual, cmap="RdBu_r", vmin=-limit, vmax=limit, **options)
     axes[1, 0].set_title("source above target")
     figure.colorbar(image, ax=axes[1, 0], fraction=0.046, pad=0.03, label="m")
-    image = axes[1, 1].imshow(pair.standardised, cmap="RdBu_r", vmin=-4.0, vmax=4.0, **options)
-    axes[1, 1].set_title("in standard deviations of both")
+    scale = registration.evidence.height_scale if registration.evidence else 1.0
+    standardised = pair.standardised(scale)
+    image = axes[1, 1].imshow(standardised, cmap="RdBu_r", vmin=-4.0, vmax=4.0, **options)
+    axes[1, 1].set_title(f"in standard deviations of both ($\\lambda$ = {scale:.3g})")
     figure.colorbar(image, ax=axes[1, 1], fraction=0.046, pad=0.03)
     for ax in axes.ravel()[:5]:
         ax.set_facecolor("0.82")
         ax.set_xlabel("x [m]")
         ax.set_ylabel("y [m]")
-    histogram(axes[1, 2], pair)
+    histogram(axes[1, 2], standardised)
     verdict = "accepted" if registration.accepted else "not accepted"
     figure.suptitle(f"{verdict}: {registration.reason}", fontsize=11)
     write(figure, path)
@@ -62,10 +67,9 @@ def chequered(pair: Pair, pictures: dict[str, Any]) -> Any:
     return np.where(take_source[..., None], pictures["source"], pictures["target"])
 
 
-def histogram(ax: Any, pair: Pair) -> None:
+def histogram(ax: Any, standardised: Layer) -> None:
     """Of the standardised differences, with the normal distribution that they would have if all were right."""
-    values = pair.standardised
-    values = values[np.isfinite(values)]
+    values = standardised[np.isfinite(standardised)]
     ax.set_title("differences in standard deviations")
     ax.set_yticks([])
     if not len(values):
