@@ -20,9 +20,10 @@ it is estimated from the residuals, with care for five things that would make Si
   errors are independent, and cancel in the product.
 - **Where a cell errs much, it holds little:** psi', the slope of the influence, falls with the residual and is negative
   in the tails. Steep ground errs most and weighs most, so that a mean of psi' over all cells makes A too large, by
-  15 % in the middle and by half in some pairs; A has each cell's own.
+  a tenth in the middle and by half in some pairs; A has each cell's own.
 
-Where fewer than `FEW` independent cells hold the pose, its error is no longer linear in theirs, and Sigma is grown.
+The fewer independent cells hold the pose, the less linear its error is in theirs: Sigma is grown by 1 + (FEW / cells)^2,
+the one constant that was chosen by looking at errors.
 
 Errors that are common to a whole map leave no residual: georeference, sensor mount, drift within the submap. They can't
 be seen in a pair, and `common_error` is added for them.
