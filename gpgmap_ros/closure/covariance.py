@@ -22,8 +22,8 @@ it is estimated from the residuals, with care for five things that would make Si
   in the tails. Steep ground errs most and weighs most, so that a mean of psi' over all cells makes A too large, by
   a tenth in the middle and by half in some pairs; A has each cell's own.
 
-The fewer independent cells hold the pose, the less linear its error is in theirs: Sigma is grown by 1 + (FEW / cells)^2,
-the one constant that was chosen by looking at errors.
+The fewer independent cells hold the pose, the less linear its error is in theirs: Sigma is grown by 1 + (FEW /
+cells)^2, the one constant that was chosen by looking at errors.
 
 Errors that are common to a whole map leave no residual: georeference, sensor mount, drift within the submap. They can't
 be seen in a pair, and `common_error` is added for them.
