@@ -37,9 +37,10 @@ from gpgmap_ros.config import Config, ConfigError
 from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
 from gpgmap_ros.mapping import GPGMap, Submap
 from gpgmap_ros.nodes import parameters
+from gpgmap_ros.nodes.abandoned_memory import remove_abandoned_segments
 from gpgmap_ros.nodes.finisher import Finisher
 from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning, resident_megabytes
-from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, succeeds
+from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, release_state_machine, succeeds
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.map_services import MapServices
 from gpgmap_ros.nodes.memory import keep_flat
@@ -199,6 +200,10 @@ class MappingNode(LifecycleNode):
             return
         if submap is not None and self._pipeline.submaps is not None:
             self.get_logger().info(f"the unfinished submap is kept as number {submap.id}")
+
+    def destroy_node(self) -> None:
+        super().destroy_node()
+        release_state_machine(self)
 
     # ------------------------------------------------ in the executor's thread
 
@@ -415,11 +420,11 @@ def why_unused(report: CloudReport) -> tuple[str, str]:
 class Ending:
     """SIGINT and SIGTERM. rclpy's own handlers would take the context away while the worker still publishes.
 
-    patient: a callback that runs may end first; else the signal interrupts whatever it meets.
+    patient: what runs may end first; else the signal interrupts whatever it meets.
     """
 
     def __init__(self) -> None:
-        self.asked = self.patient = False
+        self.asked, self.patient = False, True
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._ask)
 
@@ -437,15 +442,23 @@ def main() -> int:
 
 
 def _run() -> int:
+    freed = remove_abandoned_segments()
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     ending, node = Ending(), None
     try:
-        node = MappingNode()
-        if node.config.autostart and not node.start():
+        node = (
+            MappingNode()
+        )  # not interrupted: half a node cannot be destroyed, and its shared memory would stay
+        if freed:
+            node.get_logger().info(
+                f"{freed / 1e6:.0f} MB of shared memory freed that killed processes had left"
+            )
+        ending.patient = False
+        if node.config.autostart and not ending.asked and not node.start():
             return 1
+        ending.patient = True
         executor = SingleThreadedExecutor()
         executor.add_node(node)
-        ending.patient = True
         while not ending.asked and rclpy.ok():
             executor.spin_once(timeout_sec=LISTEN_FOR_SIGNALS)
     except ConfigError as error:

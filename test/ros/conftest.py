@@ -14,6 +14,7 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: run `make setup`")
 
 from client import RosClient
 
+from gpgmap_ros.nodes.abandoned_memory import remove_abandoned_segments
 from gpgmap_ros.processes import Child, free_domain_id, isolated_ros_environment
 
 # As many as leave the last tests' participants time to be forgotten, and some domains to other workers and the demo.
@@ -21,6 +22,13 @@ _workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _domains = itertools.cycle([free_domain_id() for _ in range(max(2, min(20, 60 // _workers)))])
 
 Start = Callable[..., Child]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def leave_no_shared_memory() -> Iterator[None]:
+    """Some tests kill a node."""
+    yield
+    remove_abandoned_segments()
 
 
 @pytest.fixture
