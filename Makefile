@@ -25,9 +25,10 @@ help:
 demo: setup
 	@$(BIN)/gpgmap demo --out out/demo
 
-# two workers; a file's tests stay together, because they share what is costly to make
+# Two workers. Tests of a file stay together for the most part, because they share what is costly to make;
+# loadfile and loadscope would keep all of them together, but wait forever after a worker has crashed (xdist 3.8).
 test: setup-dev
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --basetemp=$(CACHE)/pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --basetemp=$(CACHE)/pytest $(ARGS)
 
 lint: setup-dev
 	@$(BIN)/ruff check .

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg.blas import dtrmv
 
 from gp_core.kernels import Kernel
+
+BLOCK = 500
+"""Cells at a time: all at once would take gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -22,21 +26,35 @@ class Exact:
 def exact_posterior(kernel: Kernel, X, z, noise, at, gradient: bool = True) -> Exact:
     K = kernel(X)
     K[np.diag_indices(len(X))] += noise
-    L = cholesky(K, lower=True, overwrite_a=True)
+    L = _factor(K)
     alpha = cho_solve((L, True), z)
     log_likelihood = -0.5 * z @ alpha - np.log(np.diagonal(L)).sum() - 0.5 * len(z) * np.log(2.0 * np.pi)
-    k = kernel(at, X)
-    mean = k @ alpha
-    variance = kernel.diag(at) - (solve_triangular(L, k.T, lower=True) ** 2).sum(0)
+    mean, variance = np.zeros(len(at)), kernel.diag(at)
     g, g_variance = np.zeros((len(at), 2)), np.full((len(at), 2), np.inf)
     if gradient:
-        G = kernel.gradient_x(at, X)
-        prior = kernel.gradient_xz_diag(at)
-        for d in (0, 1):
-            g[:, d] = G[:, :, d] @ alpha
-            half = solve_triangular(L, np.ascontiguousarray(G[:, :, d].T), lower=True)
-            g_variance[:, d] = prior[:, d, d] - (half**2).sum(0)
+        g_variance[:] = np.diagonal(kernel.gradient_xz_diag(at), axis1=1, axis2=2)
+    for first in range(0, len(at), BLOCK):
+        block = slice(first, first + BLOCK)
+        k = kernel(at[block], X)
+        mean[block] = k @ alpha
+        variance[block] -= _explained(L, k)
+        if gradient:
+            G = kernel.gradient_x(at[block], X)
+            for d in (0, 1):
+                g[block, d] = G[:, :, d] @ alpha
+                g_variance[block, d] -= _explained(L, G[:, :, d])
     return Exact(mean, variance, g, g_variance, float(log_likelihood))
+
+
+def _factor(K: np.ndarray) -> np.ndarray:
+    """Lower triangular, in the place of K: as the transpose, LAPACK's order, it needs no copy."""
+    return cholesky(K.T, lower=True, overwrite_a=True, check_finite=False)
+
+
+def _explained(L: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """What the points take from the prior variance, for each row of k."""
+    half = solve_triangular(L, np.ascontiguousarray(k).T, lower=True, overwrite_b=True, check_finite=False)
+    return np.einsum("ij,ij->j", half, half)
 
 
 def points_with_holes(n: int, side: float, rng: np.random.Generator) -> np.ndarray:
@@ -51,4 +69,6 @@ def draw(kernel: Kernel, X: np.ndarray, noise: float, rng: np.random.Generator) 
     """Heights drawn from the GP at X, with noise."""
     K = kernel(X)
     K[np.diag_indices(len(X))] += 1e-9 * K[0, 0]
-    return np.linalg.cholesky(K) @ rng.standard_normal(len(X)) + np.sqrt(noise) * rng.standard_normal(len(X))
+    return dtrmv(_factor(K), rng.standard_normal(len(X)), lower=1) + np.sqrt(noise) * rng.standard_normal(
+        len(X)
+    )
