@@ -32,6 +32,7 @@ from gpgmap_ros.closure.session import LoopCloser, LoopClosure, known_covariance
 from gpgmap_ros.mapping import ArchiveError, GPGMap, SubmapStore
 from gpgmap_ros.mapping.stitching import Stitcher, StitchError, stitch
 from gpgmap_ros.mapping.submaps import submap_mapping
+from gpgmap_ros.memory import keep_flat
 
 T = TypeVar("T")
 
@@ -201,10 +202,10 @@ def thinned(items: list[T], most: int) -> list[T]:
 
 def main() -> int:
     """The child: requests from standard input until it ends, answers to standard output."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all processes of a terminal: the node decides
+    # Ctrl-C reaches all processes of a terminal: the node decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
+    keep_flat()
     # What a library prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -36,6 +36,7 @@ from threadpoolctl import threadpool_limits
 from gpgmap_ros.config import Config, ConfigError
 from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
 from gpgmap_ros.mapping import GPGMap, Submap
+from gpgmap_ros.memory import keep_flat
 from gpgmap_ros.nodes import parameters
 from gpgmap_ros.nodes.abandoned_memory import remove_abandoned_segments
 from gpgmap_ros.nodes.finisher import Finisher
@@ -43,7 +44,6 @@ from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warni
 from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, release_state_machine, succeeds
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.map_services import MapServices
-from gpgmap_ros.nodes.memory import keep_flat
 from gpgmap_ros.nodes.messages import nanoseconds
 from gpgmap_ros.nodes.outputs import MapPublishers
 from gpgmap_ros.nodes.pose_sources import PoseSource, SensorPose, pose_source_of

@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 import ctypes, threading
 import numpy as np
-from gpgmap_ros.nodes.memory import keep_flat
+from gpgmap_ros.memory import keep_flat
 
 assert keep_flat()
 

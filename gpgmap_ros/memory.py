@@ -1,7 +1,8 @@
 """The C library's memory, set so that a node that runs for days stays as large as it is.
 
 By itself glibc keeps freed arrays of up to 32 MB for the thread that had them, in as many heaps as there are threads:
-a node with a dozen of them grows for an hour before that levels off.
+a node with a dozen of them grows for an hour before that levels off, and the process of its loop closures takes 400 MB
+instead of 260.
 """
 
 from __future__ import annotations
