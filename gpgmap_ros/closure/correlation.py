@@ -59,16 +59,17 @@ def canvas_for(
     config: ClosureConfig,
     cells: int | None = None,
     around: tuple[float, float] | None = None,
+    yaw_step: float | None = None,
 ) -> Canvas:
     """The canvas for maps of up to this radius, in cells.
 
-    cells: across a map at most, instead of `config.search_cells`
+    cells, yaw_step: across a map at most, and degrees, instead of `config.search_cells` and `config.yaw_step`
     around: (yaw, width) limits the yaws of the first half to within `width` of `yaw`; all of them unless told
     """
     cells = cells or config.search_cells
     stride = max(FINEST_STRIDE, 2.0 * radius / (cells - 1))
     side = int(np.ceil(2.0 * radius / stride)) + 1
-    half = max(int(np.ceil(180.0 / config.yaw_step)), 1)
+    half = max(int(np.ceil(180.0 / (yaw_step or config.yaw_step))), 1)
     step = np.pi / half
     first = np.arange(half) * step
     if around is not None and 2 * (few := int(np.ceil(around[1] / step))) + 1 < half:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from gpgmap_ros.closure.overlay import promise
 from gpgmap_ros.closure.parallel import in_parallel
 from gpgmap_ros.closure.prior import PosePrior, expectation_of
 from gpgmap_ros.closure.refinement import Alignment, alignment_of, refine
+from gpgmap_ros.closure.repetition import repetition
 from gpgmap_ros.closure.search import Candidate, search
 from gpgmap_ros.closure.surface import NotComparable, Surface, surface_of
 from gpgmap_ros.closure.verification import (
@@ -24,6 +25,7 @@ from gpgmap_ros.closure.verification import (
     log_odds,
     objection,
     octaves,
+    standing,
     worse_by,
 )
 from gpgmap_ros.mapping import GPGMap
@@ -34,6 +36,8 @@ ROUGH_ACROSS, ROUGH_STEPS = 20, 8
 """Candidates are first refined on so many cells across the smaller map, and for so many steps."""
 FINALISTS = 4
 """Candidates that are refined to the end and verified."""
+PLENTY = 40.0
+"""Nats of surplus from which on it does not matter whether the ground repeats itself."""
 SAME_CELLS, SAME_YAW = 3.0, np.deg2rad(5.0)
 """Refined poses closer than this are one pose."""
 
@@ -59,6 +63,7 @@ class Registration:
     overlap: shared part of the smaller map
     evidence: residual statistics of this pose, None where nothing was found; runner_up: of the next best distinct pose
     T_runner_up: the pose of the runner-up; candidates: poses that the search proposed
+    repetition: nats that a wrong pose reaches beyond chance on this ground, 0 where that was not asked
     """
 
     T_target_source: Array
@@ -72,6 +77,7 @@ class Registration:
     runner_up: Evidence | None = None
     T_runner_up: Array | None = field(default=None, repr=False)
     candidates: int = 0
+    repetition: float = 0.0
 
 
 def register(
@@ -130,7 +136,7 @@ def _registered(
     if not verified:
         where = " within the prior" if prior else ""
         return refused(f"no pose was found{where} at which the maps share enough ground", len(found))
-    verified.sort(key=lambda item: -item.log_odds)
+    verified.sort(key=lambda item: -standing(item.evidence, config))
     return judged(verified, source, target, config, len(found))
 
 
@@ -154,7 +160,11 @@ def judged(
     verified: list[Verified], source: Surface, target: Surface, config: ClosureConfig, candidates: int
 ) -> Registration:
     """The best pose, its probability against the others, and the verdict."""
-    best = settled(verified)
+    best, repeats = settled(verified), 0.0
+    if best.log_odds > RIVAL and best.evidence.surplus < PLENTY:
+        repeats = max(in_parallel(lambda side: repetition(side, config), (source, target), config.threads))
+        verified = [replace(item, log_odds=log_odds(item.evidence, config, repeats)) for item in verified]
+        best = settled(verified)
     others = [item for item in verified[1:] if not same_pose(item.alignment, best.alignment)]
     alone = logistic(best.log_odds)
     probability = 1.0 / (1.0 / alone + doubt(best, others, source, target, config)) if alone > 0.0 else 0.0
@@ -182,6 +192,7 @@ def judged(
         evidence=best.evidence,
         runner_up=runner_up.evidence if runner_up else None,
         T_runner_up=in_metres(runner_up.alignment, source, target) if runner_up else None,
+        repetition=repeats,
         candidates=candidates,
     )
 

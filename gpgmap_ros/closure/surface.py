@@ -30,7 +30,7 @@ class NotComparable(ValueError):
     """A map, or a pair of maps, in which no place can be recognised: why."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Surface:
     """Fields `[iy, ix]` in units of cells: a slope keeps its value, a height z becomes z / resolution.
 

@@ -26,10 +26,14 @@ poses reaches L = log M. What counts is the surplus L - log M, of all relief or 
 Where a prior says roughly where to look, its density takes the place of 1 / M: with a Gaussian prior of covariance S
 over x, y and yaw, log M = log((2 pi)^(3/2) |S|^(1/2) / volume of an independent pose) + d^2 / 2 at the distance d.
 Between two fields of noise the residuals are noise as well, and the ratio above says nothing: the larger the share of
-noise in the slopes, the more surplus is asked for.
+noise in the slopes, the more surplus is asked for. Ground that is no Gaussian field, whose ditches or craters are all
+alike, beats chance without being the same: what it reaches against itself is taken off (repetition.py).
 
-**Probability.** A logistic function of log ratio and surplus, less what noise asks for, its constants chosen once, on
-training draws.
+**How much is white.** What is left between two maps of one place is noise: n_z independent cells of it, counted as n
+is, from the autocorrelation of the height residuals. Forms that are left over are few.
+
+**Probability.** A logistic function of log ratio, surplus and log n_z, each up to where more of it says no more, its
+constants chosen once, on training draws.
 
 **Uniqueness.** Only one pose can be right. A rival, a distinct pose that might be believed on its own, is dismissed
 only if it fits worse than the best pose by more than chance: on ground that repeats itself both fit down to the noise,
@@ -67,9 +71,11 @@ Array = NDArray[np.float64]
 MOST_CELLS = 4000
 """Above this many shared cells every second one is enough: slopes are smooth over two cells."""
 EM_STEPS = 12
-INTERCEPT, PER_LOG_RATIO, PER_NAT = 3.0, 6.0, 0.54
-"""Of the logistic function, from pairs that noise makes hard (benchmark/closure_pairs.py --noisier --calibrate), for a
-robot that compares forty pairs of different places for one of the same."""
+INTERCEPT, WEIGHTS = 0.94, np.array([15.6, 0.54, 5.1])
+"""Of the logistic function of `terms`, from ground that repeats itself and pairs that noise makes hard (--calibrate of
+benchmark/closure_pairs.py), for a robot that compares forty pairs of different places for one of the same."""
+MOST_RATIO, ENOUGH_NATS, FEW_CELLS, MANY_CELLS = 1.22, 25.0, 50.0, 100.0
+"""Where more of a term says no more; FEW_CELLS is where that of n_z changes its sign."""
 SHIFTS = 1.3
 """Radius of the shifts that the search allows, in radii of a map: beyond, equal discs share less than a fifth."""
 NATS_PER_NOISE = 20.0
@@ -95,7 +101,7 @@ class Evidence:
     overlap: shared part of the smaller map, by weight; cells: shared cells that were compared
     coherence, detail_coherence: rho of all relief and of detail; independent, detail_independent: n of both
     likelihood: L of the band that says more, in nats; surplus: L - log M of that band
-    height_scale, slope_scale: lambda_z, lambda_g; ratio: lambda_g / lambda_z
+    height_scale, slope_scale: lambda_z, lambda_g; ratio: lambda_g / lambda_z; white: n_z
     noise_share: part of the slopes' variance that is noise
     height_rms, slope_rms: of the residuals, weighted; heights in cells
     tilt: roll and pitch together, degrees; converged: whether the refinement did
@@ -113,6 +119,7 @@ class Evidence:
     height_scale: float
     slope_scale: float
     ratio: float
+    white: float
     noise_share: float
     height_rms: float
     slope_rms: float
@@ -168,6 +175,7 @@ def evidence(
         height_scale=height_scale,
         slope_scale=slope_scale,
         ratio=slope_scale / height_scale,
+        white=independent(w, over.residual[None]),
         noise_share=noise_share(over, slope_scale),
         height_rms=float(np.sqrt(np.sum(over.weight * over.residual**2) / total)),
         slope_rms=float(np.sqrt(np.sum(over.weight * slope_residual) / total)),
@@ -256,27 +264,49 @@ def cropped(over: Overlay, shared: NDArray[np.bool_]) -> Overlay:
 
 def likeness(w: Array, a: Array, b: Array) -> tuple[float, float]:
     """rho and n of two fields (C, rows, columns) with weights w (rows, columns)."""
-    total = w.sum()
-    root = np.sqrt(w)
-    a = (root * (a - np.sum(w * a, axis=(1, 2), keepdims=True) / total)).astype(np.float32)
-    b = (root * (b - np.sum(w * b, axis=(1, 2), keepdims=True) / total)).astype(np.float32)
+    a, b = centred(w, a), centred(w, b)
     energy_a, energy_b = np.sum(a * a, axis=0, dtype=np.float64), np.sum(b * b, axis=0, dtype=np.float64)
     product = float(energy_a.sum() * energy_b.sum())
     if product <= 0.0:
         return 0.0, 0.0
-    shape = [fft.next_fast_len(2 * size, real=True) for size in w.shape]
+    shape = padded(w)
     cross = np.sum(np.conj(fft.rfft2(a, s=shape)) * fft.rfft2(b, s=shape), axis=0)
-    # Parseval, from the half spectrum: all columns but the first (and an even last one) stand for two.
-    twice = np.full(cross.shape[1], 2.0)
-    twice[0] = 1.0
-    if shape[1] % 2 == 0:
-        twice[-1] = 1.0
-    spread = float(np.sum(twice * np.abs(cross).astype(np.float64) ** 2)) / (shape[0] * shape[1])
     cells = int(np.count_nonzero(w))
     together = float(np.sum(energy_a * energy_b)) * cells
     concentration = min(1.0, 2.0 * product / together) if together > 0.0 else 0.0
     rho = float(np.sum(a * b, dtype=np.float64)) / np.sqrt(product)
-    return float(np.clip(rho, -1.0, 1.0)), cells * product / spread * concentration
+    return float(np.clip(rho, -1.0, 1.0)), cells * product / energy(cross, shape) * concentration
+
+
+def independent(w: Array, a: Array) -> float:
+    """Independent cells of a field (C, rows, columns) with weights w, from its autocorrelation; 0 for a constant."""
+    a = centred(w, a)
+    total = float(np.sum(a * a, dtype=np.float64))
+    if total <= 0.0:
+        return 0.0
+    shape = padded(w)
+    power = np.sum(np.abs(fft.rfft2(a, s=shape)) ** 2, axis=0)
+    return int(np.count_nonzero(w)) * total**2 / energy(power, shape)
+
+
+def centred(w: Array, a: Array) -> NDArray[np.float32]:
+    """A field (C, rows, columns) less its mean, times the root of its weights."""
+    return (np.sqrt(w) * (a - np.sum(w * a, axis=(1, 2), keepdims=True) / w.sum())).astype(np.float32)
+
+
+def padded(w: Array) -> list[int]:
+    """Shape of a transform in which no shift wraps around."""
+    return [fft.next_fast_len(2 * size, real=True) for size in w.shape]
+
+
+def energy(spectrum: NDArray[np.inexact], shape: list[int]) -> float:
+    """Sum of squares of the field with this half spectrum (Parseval)."""
+    # all columns but the first (and an even last one) stand for two
+    twice = np.full(spectrum.shape[1], 2.0)
+    twice[0] = 1.0
+    if shape[1] % 2 == 0:
+        twice[-1] = 1.0
+    return float(np.sum(twice * np.abs(spectrum).astype(np.float64) ** 2)) / (shape[0] * shape[1])
 
 
 def without_trend(w: Array, a: Array, blur: float) -> Array:
@@ -301,10 +331,24 @@ def unit_variance(squared: Array, dimensions: int) -> float:
     return scale
 
 
-def log_odds(found: Evidence, config: ClosureConfig) -> float:
+def terms(found: Evidence, config: ClosureConfig, repeats: float = 0.0) -> Array:
+    """(3,) what the probability depends on: log ratio, surplus and log n_z, none beyond where it says more.
+
+    repeats: nats that a wrong pose reaches beyond chance on this ground
+    """
+    ratio = np.log(min(max(found.ratio, 1e-12), MOST_RATIO)) if compares_scales(config) else 0.0
+    surplus = min(found.surplus - repeats, ENOUGH_NATS)
+    return np.array([ratio, surplus, np.log(min(max(found.white, 1.0), MANY_CELLS) / FEW_CELLS)])
+
+
+def log_odds(found: Evidence, config: ClosureConfig, repeats: float = 0.0) -> float:
     """log of P(right) / P(wrong) of one pose, before others are considered."""
-    ratio = min(np.log(max(found.ratio, 1e-12)), 0.0) if compares_scales(config) else 0.0
-    return INTERCEPT + PER_LOG_RATIO * ratio + PER_NAT * (found.surplus - NATS_PER_NOISE * found.noise_share)
+    return float(INTERCEPT + WEIGHTS @ terms(found, config, repeats))
+
+
+def standing(found: Evidence, config: ClosureConfig) -> float:
+    """By which the best of several poses is chosen: here more evidence always counts for more."""
+    return log_odds(found, config) + float(WEIGHTS[1]) * max(found.surplus - ENOUGH_NATS, 0.0)
 
 
 def objection(found: Evidence, config: ClosureConfig) -> str:

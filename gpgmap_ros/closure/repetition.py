@@ -1,0 +1,87 @@
+"""Does the ground repeat itself? A map laid on itself elsewhere tells how alike different places of this ground are.
+
+The likelihood ratio of verification.py takes unrelated places for Gaussian fields. Ditches of one profile, craters of
+one size or rows of mounds are not: any of them fits any other. How much more alike they are than chance allows is
+measured on the map itself, with poses at which it certainly does not show the same ground: the largest surplus
+L - log M of a pose other than none at all. Only what a closure has above that speaks for it.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter
+
+from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.correlation import Canvas, Prepared, canvas_for, likelihoods
+from gpgmap_ros.closure.overlay import promise
+from gpgmap_ros.closure.refinement import Alignment, alignment_of, refine
+from gpgmap_ros.closure.search import Candidate, poses_of
+from gpgmap_ros.closure.surface import Field, Surface
+from gpgmap_ros.closure.verification import evidence
+
+Array = NDArray[np.float64]
+
+CELLS, YAW_STEP = 24, 10.0
+"""Of the search: cells across a map and degrees. Forms that repeat are larger than that."""
+PEAKS, FINALISTS = 8, 2
+"""Poses that are looked at, and those of them that are refined to the end."""
+MOVED_CELLS, MOVED_YAW = 6.0, np.deg2rad(12.0)
+"""A pose that moves the map by less shows the same ground."""
+ROUGH_ACROSS, ROUGH_STEPS = 20, 8
+
+_known: WeakKeyDictionary[Surface, dict[ClosureConfig, float]] = WeakKeyDictionary()
+
+
+def repetition(surface: Surface, config: ClosureConfig) -> float:
+    """Nats that a wrong pose reaches beyond chance on this ground; 0 where it does not repeat itself."""
+    found = _known.setdefault(surface, {})
+    if config not in found:
+        found[config] = max(0.0, _largest_surplus(surface, config))
+    return found[config]
+
+
+def _largest_surplus(surface: Surface, config: ClosureConfig) -> float:
+    canvas = canvas_for(surface.radius, config, cells=CELLS, yaw_step=YAW_STEP)
+    side = Prepared(surface, canvas, config, threads=1, detail=False)
+    scores = likelihoods(side, side, config.min_overlap, threads=1, remove_mean=False)[0]
+    every = max(2, round(np.sqrt(surface.area) / ROUGH_ACROSS))
+    rough = [
+        refine(alignment_of(candidate, surface), surface, surface, config, every, ROUGH_STEPS)
+        for candidate in maxima(scores, canvas)
+    ]
+    rough = [pose for pose in rough if not shows_the_same(pose, surface)]
+    rough.sort(key=lambda pose: -promise(pose, surface, surface, config, every))
+    surplus = [-np.inf]
+    for start in rough[:FINALISTS]:
+        pose = refine(start, surface, surface, config, every=2)
+        found = evidence(pose, surface, surface, config)
+        if found is not None and not shows_the_same(pose, surface):
+            surplus.append(found.surplus)
+    return max(surplus)
+
+
+def maxima(scores: Field, canvas: Canvas) -> list[Candidate]:
+    """The highest local maxima (K, P, P) that move the map. Of a pose and its inverse, which are one, the first."""
+    top = (scores == maximum_filter(scores, 3, mode="wrap")) & (scores > 0.0)
+    cells = np.argwhere(top)
+    poses = poses_of(cells.astype(float), canvas)
+    values = scores[top]
+    moves = (np.hypot(poses[:, 1], poses[:, 2]) > MOVED_CELLS) | (turn(poses[:, 0]) > MOVED_YAW)
+    once = (poses[:, 0] <= np.pi + 1e-6) & ((poses[:, 0] > 0.0) | (poses[:, 1] >= 0.0))
+    order = np.flatnonzero(moves & once)
+    order = order[np.argsort(-values[order], kind="stable")][:PEAKS]
+    return [Candidate(float(poses[k, 0]), poses[k, 1:], float(values[k])) for k in order]
+
+
+def shows_the_same(pose: Alignment, surface: Surface) -> bool:
+    """Whether the pose has gone back to where the map lies."""
+    move = pose.t[:2] - surface.centre
+    return bool(np.hypot(*move) <= MOVED_CELLS and turn(np.float64(pose.yaw)) <= MOVED_YAW)
+
+
+def turn(yaw: Array | np.float64) -> Array:
+    """Angles without their sense, at most pi."""
+    return np.abs((yaw + np.pi) % (2.0 * np.pi) - np.pi)
