@@ -4,7 +4,9 @@ python benchmark/closure_pairs.py                            the table: ours, tw
 python benchmark/closure_pairs.py --negatives 2400           more pairs of different places, for ours
 python benchmark/closure_pairs.py --overlaps 0.3 0.25 0.2    harder pairs, where probabilities between 0 and 1 occur
 python benchmark/closure_pairs.py --noisier 30               the same by noise in the points of DEMs
-python benchmark/closure_pairs.py --noisier 30 --calibrate   fit the constants of the acceptance probability
+python benchmark/closure_pairs.py --terrains repeating       made ground, on which different places are alike
+python benchmark/closure_pairs.py --terrains repeating davos hirise jacksboro --noisier 1 10 --calibrate
+                                                             fit the constants of the acceptance probability
 
 A pose is right within 1.5 cells, at the middle of the source, and 2 degrees of yaw. A pair of different places is one
 whose discs do not touch. The draw is seeded; constants were chosen on seeds 3, 20261116 and 8801 (--noisier 10 to 100).
@@ -35,7 +37,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import chi2
 
 from gpgmap_ros.closure import ClosureConfig, Registration, register
-from gpgmap_ros.closure.verification import NATS_PER_NOISE
+from gpgmap_ros.closure.verification import INTERCEPT, WEIGHTS, terms
 from gpgmap_ros.geometry import apply
 from gpgmap_ros.mapping import GPGMap
 
@@ -247,7 +249,7 @@ def reliability(found: list[Result]) -> None:
 
 
 def calibrate(found: list[Result]) -> None:
-    """Fit log odds = a + b min(log ratio, 0) + c (surplus - what noise asks for), with a weak pull of b and c to zero.
+    """Fit log odds = INTERCEPT + WEIGHTS . terms (verification.py), with a weak pull of the weights to zero.
 
     The best pose of every pair counts, pairs of different places as often as if there were `OTHERS` to one.
     """
@@ -257,9 +259,7 @@ def calibrate(found: list[Result]) -> None:
         evidence = result.registration.evidence if result.registration else None
         if evidence is None or (result.near and not result.same_place):
             continue
-        rows.append(
-            [min(np.log(evidence.ratio), 0.0), evidence.surplus - NATS_PER_NOISE * evidence.noise_share]
-        )
+        rows.append(terms(evidence, ClosureConfig(), result.registration.repetition))
         labels.append(result.same_place)
         weights.append(1.0 if result.overlap else OTHERS * same / (len(found) - same))
     X, sign, w = np.array(rows), np.where(labels, 1.0, -1.0), np.array(weights)
@@ -267,10 +267,10 @@ def calibrate(found: list[Result]) -> None:
     def loss(p: Array) -> float:
         return float(np.sum(w * np.logaddexp(0.0, -sign * (p[0] + X @ p[1:]))) + 0.01 * np.sum(p[1:] ** 2))
 
-    fit = minimize(loss, np.array([3.0, 6.0, 0.5]), method="Nelder-Mead").x
+    fit = minimize(loss, np.array([INTERCEPT, *WEIGHTS]), method="BFGS").x
     margin = fit[0] + X @ fit[1:]
     right, wrong = np.sort(margin[sign > 0]), np.sort(margin[sign < 0])
-    print(f"right {right.size}, wrong {wrong.size}; INTERCEPT, PER_LOG_RATIO, PER_NAT = {fit.round(2)}")
+    print(f"right {right.size}, wrong {wrong.size}; INTERCEPT {fit[0]:.2f}, WEIGHTS {fit[1:].round(2)}")
     print(f"log odds: lowest right {right[:6].round(1)}, highest wrong {wrong[-6:].round(1)}")
 
 
@@ -285,8 +285,10 @@ def main() -> int:
     parser.add_argument(
         "--overlaps", nargs="*", type=float, default=OVERLAPS, help="of the pairs, parts of a disc"
     )
-    parser.add_argument("--noisier", type=float, default=1.0, help="factor on the noise of points from DEMs")
-    parser.add_argument("--terrains", nargs="*", default=[], help="names; all unless told")
+    parser.add_argument(
+        "--noisier", nargs="+", type=float, default=[1.0], help="factors on the noise of points from DEMs"
+    )
+    parser.add_argument("--terrains", nargs="*", default=[], help="names; all real ones unless told")
     parser.add_argument("--methods", nargs="*", default=[], help="names; all that are installed unless told")
     parser.add_argument(
         "--calibrate", action="store_true", help="fit the acceptance probability to this draw"
@@ -302,8 +304,13 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     chosen = {name: m for name, m in methods().items() if not args.methods or name in args.methods}
     found: dict[str, list[Result]] = {name: [] for name in chosen}
-    for terrain in terrains(folder, tuple(args.terrains), args.noisier):
-        tail = suffix(overlaps, args.noisier)
+    draws = [
+        (noisier, terrain)
+        for noisier in args.noisier
+        for terrain in terrains(folder, tuple(args.terrains), noisier, args.seed)
+    ]
+    for noisier, terrain in draws:
+        tail = suffix(overlaps, noisier)
         kept = args.out / f"maps_{terrain.name}_{args.seed}_{args.pairs}{tail}.pkl"
         pairs = draw(terrain, args.seed, args.pairs, args.negatives, kept, overlaps)
         print(

@@ -10,7 +10,8 @@ pitch. Two samples of one place never share a point. The terrains:
     jacksboro   SRTM, 80 m cells, 4.8 km discs
     hirise      Mars, 1 m cells, 44 m discs (the DEM is 120 m x 70 m)
 
-DEMs are sampled at random positions with noise, behind shadows and holes.
+DEMs are sampled at random positions with noise, behind shadows and holes. So is made ground that repeats itself
+(closure_repeating.py), in 60 m discs: by name, or all of it as `repeating`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from closure_repeating import REPEATING
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates, spline_filter
 from scipy.optimize import brentq
@@ -143,8 +145,13 @@ def middle_of(m: GPGMap) -> Array:
     return np.array([m.grid.x[ix].mean(), m.grid.y[iy].mean(), m["elevation"][iy, ix].mean()])
 
 
-def terrains(folder: Path, names: tuple[str, ...] = (), noisier: float = 1.0) -> list[Terrain]:
-    """The terrains by name; all of them unless told. noisier: factor on the noise of points drawn from DEMs."""
+def terrains(
+    folder: Path, names: tuple[str, ...] = (), noisier: float = 1.0, ground: int = 1
+) -> list[Terrain]:
+    """The terrains by name; all real ones unless told.
+
+    noisier: factor on the noise of points drawn from DEMs; ground: seed of the ground that is made
+    """
     small = np.load(folder / "dem_small_pack.npz")
 
     def dem(name: str, z: NDArray[np.floating], resolution: float, cells: int, noise: float) -> Terrain:
@@ -158,7 +165,13 @@ def terrains(folder: Path, names: tuple[str, ...] = (), noisier: float = 1.0) ->
         "jacksboro": lambda: dem("jacksboro", squared(small), 80.0, 30, 1.5),
         "hirise": lambda: dem("hirise", small["hirise_z"], 1.0, 22, 0.03),
     }
-    return [makers[name]() for name in names or makers]
+    chosen = [part for name in names for part in (REPEATING if name == "repeating" else [name])]
+    return [made(name, ground, noisier) if name in REPEATING else makers[name]() for name in chosen or makers]
+
+
+def made(name: str, seed: int, noisier: float) -> Terrain:
+    z = REPEATING[name](np.random.default_rng([seed, *name.encode()]))
+    return from_dem(name, z, 1.0, 30, 0.05 * noisier)
 
 
 def squared(pack: object) -> Array:

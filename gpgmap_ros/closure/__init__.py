@@ -6,6 +6,7 @@ search        all yaws and shifts, by FFT (correlation): where could it be?
 refinement    Gauss-Newton on heights: where exactly?
 overlay       two surfaces laid on each other: what both say
 verification  slopes, variances, uniqueness: is it true?
+repetition    how alike are different places of this ground?
 covariance    how well is it known?
 registration  these in order: `register(source, target)`
 se3           on request: refined by GICP on the surfaces' points

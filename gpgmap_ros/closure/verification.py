@@ -279,7 +279,10 @@ def likeness(w: Array, a: Array, b: Array) -> tuple[float, float]:
 
 
 def independent(w: Array, a: Array) -> float:
-    """Independent cells of a field (C, rows, columns) with weights w, from its autocorrelation; 0 for a constant."""
+    """Independent cells of a field (C, rows, columns) with weights w, from its autocorrelation; 0 for a constant.
+
+    Correlations by chance count as well, so that white noise has half of its cells.
+    """
     a = centred(w, a)
     total = float(np.sum(a * a, dtype=np.float64))
     if total <= 0.0:
