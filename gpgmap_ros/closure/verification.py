@@ -25,15 +25,15 @@ shifts for maps of radius R, shifts over an area A, and d^2 = m / n cells to an 
 poses reaches L = log M. What counts is the surplus L - log M, of all relief or of detail alone, whichever says more.
 Where a prior says roughly where to look, its density takes the place of 1 / M: with a Gaussian prior of covariance S
 over x, y and yaw, log M = log((2 pi)^(3/2) |S|^(1/2) / volume of an independent pose) + d^2 / 2 at the distance d.
-Between two fields of noise the residuals are noise as well, and the ratio above says nothing: the larger the share of
+Between two fields of noise the residuals are noise as well, and the ratio above says nothing: the larger the share s of
 noise in the slopes, the more surplus is asked for. Ground that is no Gaussian field, whose ditches or craters are all
 alike, beats chance without being the same: what it reaches against itself is taken off (repetition.py).
 
 **How much is white.** What is left between two maps of one place is noise: n_z independent cells of it, counted as n
 is, from the autocorrelation of the height residuals. Forms that are left over are few.
 
-**Probability.** A logistic function of log ratio, surplus and log n_z, each up to where more of it says no more, its
-constants chosen once, on training draws.
+**Probability.** A logistic function of log ratio, surplus, log n_z and log 1/s, each up to where more says no more,
+its constants chosen once, on training draws.
 
 **Uniqueness.** Only one pose can be right. A rival, a distinct pose that might be believed on its own, is dismissed
 only if it fits worse than the best pose by more than chance: on ground that repeats itself both fit down to the noise,
@@ -71,11 +71,13 @@ Array = NDArray[np.float64]
 MOST_CELLS = 4000
 """Above this many shared cells every second one is enough: slopes are smooth over two cells."""
 EM_STEPS = 12
-INTERCEPT, WEIGHTS = 0.94, np.array([15.6, 0.54, 5.1])
+INTERCEPT, WEIGHTS = -2.5, np.array([12.2, 0.39, 3.6, 1.5])
 """Of the logistic function of `terms`, from ground that repeats itself and pairs that noise makes hard (--calibrate of
 benchmark/closure_pairs.py), for a robot that compares forty pairs of different places for one of the same."""
-MOST_RATIO, ENOUGH_NATS, FEW_CELLS, MANY_CELLS = 1.22, 25.0, 50.0, 100.0
-"""Where more of a term says no more; FEW_CELLS is where that of n_z changes its sign."""
+MOST_RATIO, ENOUGH_NATS, MANY_CELLS, LEAST_NOISE = 1.22, 25.0, 300.0, 0.01
+"""Where more of a term says no more."""
+FEW_CELLS, SOME_NOISE = 50.0, 0.1
+"""Where the terms of n_z and of noise change their signs."""
 SHIFTS = 1.3
 """Radius of the shifts that the search allows, in radii of a map: beyond, equal discs share less than a fifth."""
 NATS_PER_NOISE = 20.0
@@ -335,13 +337,14 @@ def unit_variance(squared: Array, dimensions: int) -> float:
 
 
 def terms(found: Evidence, config: ClosureConfig, repeats: float = 0.0) -> Array:
-    """(3,) what the probability depends on: log ratio, surplus and log n_z, none beyond where it says more.
+    """(4,) what the probability depends on: log ratio, surplus, log n_z, log 1/s, none beyond where it says more.
 
     repeats: nats that a wrong pose reaches beyond chance on this ground
     """
     ratio = np.log(min(max(found.ratio, 1e-12), MOST_RATIO)) if compares_scales(config) else 0.0
     surplus = min(found.surplus - repeats, ENOUGH_NATS)
-    return np.array([ratio, surplus, np.log(min(max(found.white, 1.0), MANY_CELLS) / FEW_CELLS)])
+    white = np.log(min(max(found.white, 1.0), MANY_CELLS) / FEW_CELLS)
+    return np.array([ratio, surplus, white, np.log(SOME_NOISE / max(found.noise_share, LEAST_NOISE))])
 
 
 def log_odds(found: Evidence, config: ClosureConfig, repeats: float = 0.0) -> float:
