@@ -78,6 +78,7 @@ def described(result: Any, figure: Path | None) -> dict[str, Any]:
         "reason": result.reason,
         "probability": float(result.probability),
         "score_nats": float(result.score),
+        "repetition_nats": float(result.repetition),
         "overlap": float(result.overlap),
         "candidates": int(result.candidates),
         "T_target_source": T.tolist(),
@@ -105,6 +106,10 @@ def told(summary: dict[str, Any], result: Any) -> str:
     rows += [
         ("probability", f"{summary['probability']:.4f}"),
         ("score", f"{summary['score_nats']:.1f} nats above the best of unrelated poses"),
+        (
+            "repetition",
+            f"{summary['repetition_nats']:.1f} nats of these a map reaches against itself, elsewhere",
+        ),
         ("overlap", f"{summary['overlap']:.0%} of the smaller map"),
         ("candidates", str(summary["candidates"])),
     ]

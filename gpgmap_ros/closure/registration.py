@@ -38,6 +38,8 @@ FINALISTS = 4
 """Candidates that are refined to the end and verified."""
 PLENTY = 40.0
 """Nats of surplus from which on it does not matter whether the ground repeats itself."""
+NOTABLE = 1.0
+"""In log odds: a repetition that costs more is named."""
 SAME_CELLS, SAME_YAW = 3.0, np.deg2rad(5.0)
 """Refined poses closer than this are one pose."""
 
@@ -176,6 +178,8 @@ def judged(
             reason = (
                 f"too little evidence: probability {probability:.3g}, {config.accept_probability:g} is needed"
             )
+            if log_odds(best.evidence, config) > best.log_odds + NOTABLE:
+                reason += "; different places of this ground are alike"
     accepted = not reason
     runner_up = others[0] if others else None
     sigma = covariance_of(best.alignment, source, target, config)

@@ -49,6 +49,7 @@ def test_crossings_are_not_taken_for_each_other(ditches: World) -> None:
     tempting = [f for f in found if f.evidence and log_odds(f.evidence, CONFIG) > 3.0]
     assert tempting, "no pair needed the test: choose other ditches"
     assert all(f.repetition > 0.0 for f in tempting)
+    assert any("different places of this ground are alike" in f.reason for f in found)
 
 
 def test_what_is_the_same_is_found_there_all_the_same(ditches: World) -> None:
