@@ -36,8 +36,8 @@ ROUGH_ACROSS, ROUGH_STEPS = 20, 8
 """Candidates are first refined on so many cells across the smaller map, and for so many steps."""
 FINALISTS = 4
 """Candidates that are refined to the end and verified."""
-PLENTY = 40.0
-"""Nats of surplus from which on it does not matter whether the ground repeats itself."""
+MOST_REPETITION = 25.0
+"""Nats: where even this much would not change the verdict, repetition is not measured. Crossing ditches have 17."""
 NOTABLE = 1.0
 """In log odds: a repetition that costs more is named."""
 SAME_CELLS, SAME_YAW = 3.0, np.deg2rad(5.0)
@@ -163,7 +163,8 @@ def judged(
 ) -> Registration:
     """The best pose, its probability against the others, and the verdict."""
     best, repeats = settled(verified), 0.0
-    if best.log_odds > RIVAL and best.evidence.surplus < PLENTY:
+    at_worst = logistic(log_odds(best.evidence, config, MOST_REPETITION))
+    if best.log_odds > RIVAL and at_worst < config.accept_probability:
         repeats = max(in_parallel(lambda side: repetition(side, config), (source, target), config.threads))
         verified = [replace(item, log_odds=log_odds(item.evidence, config, repeats)) for item in verified]
         best = settled(verified)

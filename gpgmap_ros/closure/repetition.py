@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import maximum_filter
 
+from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.correlation import Canvas, Prepared, canvas_for, likelihoods
 from gpgmap_ros.closure.overlay import promise
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 CELLS, YAW_STEP = 24, 10.0
 """Of the search: cells across a map and degrees. Forms that repeat are larger than that."""
-PEAKS, FINALISTS = 8, 2
+PEAKS, FINALISTS = 6, 2
 """Poses that are looked at, and those of them that are refined to the end."""
 MOVED_CELLS, MOVED_YAW = 6.0, np.deg2rad(12.0)
 """A pose that moves the map by less shows the same ground."""
@@ -47,6 +47,7 @@ def _largest_surplus(surface: Surface, config: ClosureConfig) -> float:
     canvas = canvas_for(surface.radius, config, cells=CELLS, yaw_step=YAW_STEP)
     side = Prepared(surface, canvas, config, threads=1, detail=False)
     scores = likelihoods(side, side, config.min_overlap, threads=1, remove_mean=False)[0]
+    scores = scores[: len(canvas.yaws) // 2 + 1]  # up to half a turn: a pose and its inverse are one
     every = max(2, round(np.sqrt(surface.area) / ROUGH_ACROSS))
     rough = [
         refine(alignment_of(candidate, surface), surface, surface, config, every, ROUGH_STEPS)
@@ -57,23 +58,50 @@ def _largest_surplus(surface: Surface, config: ClosureConfig) -> float:
     surplus = [-np.inf]
     for start in rough[:FINALISTS]:
         pose = refine(start, surface, surface, config, every=2)
-        found = evidence(pose, surface, surface, config)
+        found = evidence(pose, surface, surface, config, every=2)
         if found is not None and not shows_the_same(pose, surface):
             surplus.append(found.surplus)
     return max(surplus)
 
 
 def maxima(scores: Field, canvas: Canvas) -> list[Candidate]:
-    """The highest local maxima (K, P, P) that move the map. Of a pose and its inverse, which are one, the first."""
-    top = (scores == maximum_filter(scores, 3, mode="wrap")) & (scores > 0.0)
-    cells = np.argwhere(top)
-    poses = poses_of(cells.astype(float), canvas)
-    values = scores[top]
+    """The highest local maxima of (K, P, P) at the first yaws of the canvas, without those that do not move the map."""
+    found = local_maxima(scores)
+    poses, values = poses_of(found[:, :3], canvas), found[:, 3]
     moves = (np.hypot(poses[:, 1], poses[:, 2]) > MOVED_CELLS) | (turn(poses[:, 0]) > MOVED_YAW)
-    once = (poses[:, 0] <= np.pi + 1e-6) & ((poses[:, 0] > 0.0) | (poses[:, 1] >= 0.0))
+    once = (poses[:, 0] > 0.0) | (poses[:, 1] >= 0.0)  # a shift and its opposite are one
     order = np.flatnonzero(moves & once)
     order = order[np.argsort(-values[order], kind="stable")][:PEAKS]
     return [Candidate(float(poses[k, 0]), poses[k, 1:], float(values[k])) for k in order]
+
+
+@compiled()
+def local_maxima(scores: Field) -> Array:  # pragma: no cover
+    """(N, 4) yaw, row, column and value of the cells that none of their 26 neighbours exceeds; shifts are periodic."""
+    K, P, _ = scores.shape
+    out = np.empty((K * P * P // 8 + 1, 4))
+    found = 0
+    for k in range(K):
+        for i in range(P):
+            for j in range(P):
+                value = scores[k, i, j]
+                if value <= 0.0 or found == len(out):
+                    continue
+                top = True
+                for dk in range(max(k - 1, 0), min(k + 2, K)):
+                    for di in range(-1, 2):
+                        for dj in range(-1, 2):
+                            if scores[dk, (i + di) % P, (j + dj) % P] > value:
+                                top = False
+                                break
+                        if not top:
+                            break
+                    if not top:
+                        break
+                if top:
+                    out[found, 0], out[found, 1], out[found, 2], out[found, 3] = k, i, j, value
+                    found += 1
+    return out[:found]
 
 
 def shows_the_same(pose: Alignment, surface: Surface) -> bool:

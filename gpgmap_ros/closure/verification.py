@@ -136,9 +136,13 @@ def evidence(
     target: Surface,
     config: ClosureConfig,
     expected: Expectation | None = None,
+    every: int = 1,
 ) -> Evidence | None:
-    """The evidence for a pose; None where the maps share too little to tell. expected: what was known before."""
-    every = 2 if alignment.shared > MOST_CELLS else 1
+    """The evidence for a pose; None where the maps share too little to tell.
+
+    expected: what was known before; every: cells that are compared, in x and y, at least every second of many
+    """
+    every = max(every, 2 if alignment.shared > MOST_CELLS else 1)
     over = overlay(alignment, source, target, config, every)
     shared = over.weight > 0.0
     cells = int(shared.sum())
