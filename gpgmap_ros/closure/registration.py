@@ -163,12 +163,12 @@ def judged(
 ) -> Registration:
     """The best pose, its probability against the others, and the verdict."""
     best, repeats = settled(verified), 0.0
+    others = [item for item in verified[1:] if not same_pose(item.alignment, best.alignment)]
     at_worst = logistic(log_odds(best.evidence, config, MOST_REPETITION))
     if best.log_odds > RIVAL and at_worst < config.accept_probability:
         repeats = max(in_parallel(lambda side: repetition(side, config), (source, target), config.threads))
-        verified = [replace(item, log_odds=log_odds(item.evidence, config, repeats)) for item in verified]
-        best = settled(verified)
-    others = [item for item in verified[1:] if not same_pose(item.alignment, best.alignment)]
+        # of the best alone: ground that repeats itself is no reason to believe less in its rivals
+        best = replace(best, log_odds=log_odds(best.evidence, config, repeats))
     alone = logistic(best.log_odds)
     probability = 1.0 / (1.0 / alone + doubt(best, others, source, target, config)) if alone > 0.0 else 0.0
     reason = objection(best.evidence, config)
