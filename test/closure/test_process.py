@@ -126,12 +126,11 @@ def test_a_killed_process_is_said_and_started_again(
     one.process.ask(Add(0, None))
     one.next(Update)
     os.kill(one.process.pid, signal.SIGKILL)
-    problem = one.answers.get(timeout=TIMEOUT)
-    assert isinstance(problem, Problem)
+    problem = one.next(Problem)
     assert "ended with code -9" in problem.text
     assert one.process.waiting == 0
     one.process.ask(Add(1, None))
-    assert len(one.next(Update).ids) == len(submaps)  # its file was whole
+    assert {0, 1} <= set(one.next(Update).ids)  # its file was whole
 
 
 def test_a_damaged_file_of_closures_is_kept_aside(listener: Any, submaps: list[Submap], folder: Path) -> None:
