@@ -71,7 +71,7 @@ Array = NDArray[np.float64]
 MOST_CELLS = 4000
 """Above this many shared cells every second one is enough: slopes are smooth over two cells."""
 EM_STEPS = 12
-INTERCEPT, WEIGHTS = -2.5, np.array([12.2, 0.39, 3.6, 1.5])
+INTERCEPT, WEIGHTS = -1.5, np.array([12.2, 0.39, 3.6, 1.5])
 """Of the logistic function of `terms`, from ground that repeats itself and pairs that noise makes hard (--calibrate of
 benchmark/closure_pairs.py), for a robot that compares forty pairs of different places for one of the same."""
 MOST_RATIO, ENOUGH_NATS, MANY_CELLS, LEAST_NOISE = 1.22, 25.0, 300.0, 0.01

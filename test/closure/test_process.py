@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import shutil
 import signal
 import sys
 import time
@@ -29,13 +30,8 @@ TIMEOUT = 90.0
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("maps")
-
-
-@pytest.fixture(scope="module")
-def config(folder: Path) -> Config:
-    return with_settings(Config(), {**PARAMETERS, "map_folder": str(folder)})
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return with_settings(Config(), {**PARAMETERS, "map_folder": str(tmp_path_factory.mktemp("maps"))})
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +42,12 @@ def submaps(config: Config) -> list[Submap]:
         if report.submap is not None:
             found.append(report.submap)
     return found
+
+
+@pytest.fixture
+def folder(config: Config, submaps: list[Submap], tmp_path: Path) -> Path:
+    """All submaps, and nothing that was found out about them."""
+    return Path(shutil.copytree(config.map_folder, tmp_path / "maps"))
 
 
 class Listener:
