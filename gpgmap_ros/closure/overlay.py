@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.interpolation import FLOOR, between, covered, height_between, landed, turned_slope
-from gpgmap_ros.closure.refinement import Alignment, heights
+from gpgmap_ros.closure.refinement import Alignment, alignment_of, heights, refine
+from gpgmap_ros.closure.search import Candidate
 from gpgmap_ros.closure.surface import Field, Surface
 
 Array = NDArray[np.float64]
+
+ROUGH_ACROSS, ROUGH_STEPS = 20, 8
+"""Candidates are first refined on so many cells across the smaller map, and for so many steps."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,15 @@ def overlaid(
             out[7, row, column] = (u_a[i, j] + between(qx, qy, u_b) if variances else 1.0) + FLOOR
             out[8, row, column], out[9, row, column], out[10, row, column] = qx, qy, qz
     return out
+
+
+def rough_fit(
+    candidate: Candidate, source: Surface, target: Surface, config: ClosureConfig
+) -> tuple[float, Alignment]:
+    """A candidate refined on few cells and for a few steps, after what it promises."""
+    every = max(2, round(np.sqrt(min(source.area, target.area)) / ROUGH_ACROSS))
+    pose = refine(alignment_of(candidate, target), source, target, config, every, ROUGH_STEPS)
+    return promise(pose, source, target, config, every), pose
 
 
 def promise(

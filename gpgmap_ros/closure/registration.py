@@ -11,12 +11,12 @@ from scipy.special import ndtr
 from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.covariance import covariance_of
-from gpgmap_ros.closure.overlay import promise
+from gpgmap_ros.closure.overlay import rough_fit
 from gpgmap_ros.closure.parallel import in_parallel
 from gpgmap_ros.closure.prior import PosePrior, expectation_of
-from gpgmap_ros.closure.refinement import Alignment, alignment_of, refine
+from gpgmap_ros.closure.refinement import Alignment, refine
 from gpgmap_ros.closure.repetition import repetition
-from gpgmap_ros.closure.search import Candidate, search
+from gpgmap_ros.closure.search import search
 from gpgmap_ros.closure.surface import NotComparable, Surface, surface_of
 from gpgmap_ros.closure.verification import (
     RIVAL,
@@ -32,8 +32,6 @@ from gpgmap_ros.mapping import GPGMap
 
 Array = NDArray[np.float64]
 
-ROUGH_ACROSS, ROUGH_STEPS = 20, 8
-"""Candidates are first refined on so many cells across the smaller map, and for so many steps."""
 FINALISTS = 4
 """Candidates that are refined to the end and verified."""
 MOST_REPETITION = 25.0
@@ -120,18 +118,13 @@ def _registered(
         )
     expected = expectation_of(prior, source, target) if prior else None
     found = search(source, target, config, expected)
-    every = max(2, round(np.sqrt(min(source.area, target.area)) / ROUGH_ACROSS))
-
-    def improve(candidate: Candidate) -> tuple[float, Alignment]:
-        pose = refine(alignment_of(candidate, target), source, target, config, every, ROUGH_STEPS)
-        return promise(pose, source, target, config, every), pose
 
     def verify(pose: Alignment) -> Verified | None:
         pose = refine(pose, source, target, config)
         found_evidence = evidence(pose, source, target, config, expected)
         return Verified(pose, found_evidence, log_odds(found_evidence, config)) if found_evidence else None
 
-    rough = in_parallel(improve, found, config.threads)
+    rough = in_parallel(lambda candidate: rough_fit(candidate, source, target, config), found, config.threads)
     promising = [pose for value, pose in sorted(rough, key=lambda item: -item[0]) if value > 0.0]
     finalists = in_parallel(verify, distinct(promising)[:FINALISTS], config.threads)
     verified = [finalist for finalist in finalists if finalist]

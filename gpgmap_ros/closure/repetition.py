@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.correlation import Canvas, Prepared, canvas_for, likelihoods
-from gpgmap_ros.closure.overlay import promise
-from gpgmap_ros.closure.refinement import Alignment, alignment_of, refine
+from gpgmap_ros.closure.overlay import rough_fit
+from gpgmap_ros.closure.refinement import Alignment, refine
 from gpgmap_ros.closure.search import Candidate, poses_of
 from gpgmap_ros.closure.surface import Field, Surface
 from gpgmap_ros.closure.verification import evidence
@@ -30,7 +30,6 @@ PEAKS, FINALISTS = 6, 2
 """Poses that are looked at, and those of them that are refined to the end."""
 MOVED_CELLS, MOVED_YAW = 6.0, np.deg2rad(12.0)
 """A pose that moves the map by less shows the same ground."""
-ROUGH_ACROSS, ROUGH_STEPS = 20, 8
 
 _known: WeakKeyDictionary[Surface, dict[ClosureConfig, float]] = WeakKeyDictionary()
 
@@ -48,15 +47,11 @@ def _largest_surplus(surface: Surface, config: ClosureConfig) -> float:
     side = Prepared(surface, canvas, config, threads=1, detail=False)
     scores = likelihoods(side, side, config.min_overlap, threads=1, remove_mean=False)[0]
     scores = scores[: len(canvas.yaws) // 2 + 1]  # up to half a turn: a pose and its inverse are one
-    every = max(2, round(np.sqrt(surface.area) / ROUGH_ACROSS))
-    rough = [
-        refine(alignment_of(candidate, surface), surface, surface, config, every, ROUGH_STEPS)
-        for candidate in maxima(scores, canvas)
-    ]
-    rough = [pose for pose in rough if not shows_the_same(pose, surface)]
-    rough.sort(key=lambda pose: -promise(pose, surface, surface, config, every))
+    rough = [rough_fit(candidate, surface, surface, config) for candidate in maxima(scores, canvas)]
+    rough = [(value, pose) for value, pose in rough if not shows_the_same(pose, surface)]
+    rough.sort(key=lambda item: -item[0])
     surplus = [-np.inf]
-    for start in rough[:FINALISTS]:
+    for _, start in rough[:FINALISTS]:
         pose = refine(start, surface, surface, config, every=2)
         found = evidence(pose, surface, surface, config, every=2)
         if found is not None and not shows_the_same(pose, surface):
