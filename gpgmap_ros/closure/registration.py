@@ -16,7 +16,7 @@ from gpgmap_ros.closure.parallel import in_parallel
 from gpgmap_ros.closure.prior import PosePrior, expectation_of
 from gpgmap_ros.closure.refinement import Alignment, refine
 from gpgmap_ros.closure.repetition import repetition
-from gpgmap_ros.closure.search import search
+from gpgmap_ros.closure.search import search, turn
 from gpgmap_ros.closure.surface import NotComparable, Surface, surface_of
 from gpgmap_ros.closure.verification import (
     RIVAL,
@@ -145,10 +145,9 @@ def distinct(poses: list[Alignment]) -> list[Alignment]:
 
 
 def same_pose(a: Alignment, b: Alignment) -> bool:
-    turn = abs((a.yaw - b.yaw + np.pi) % (2.0 * np.pi) - np.pi)
     # where one of them puts the middle of what they share
     there = b.R @ (a.R.T @ (a.centre - a.t)) + b.t
-    return bool(turn < SAME_YAW and np.hypot(*(there - a.centre)[:2]) < SAME_CELLS)
+    return bool(turn(a.yaw - b.yaw) < SAME_YAW and np.hypot(*(there - a.centre)[:2]) < SAME_CELLS)
 
 
 def judged(

@@ -18,7 +18,7 @@ from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.correlation import Canvas, Prepared, canvas_for, likelihoods
 from gpgmap_ros.closure.overlay import rough_fit
 from gpgmap_ros.closure.refinement import Alignment, refine
-from gpgmap_ros.closure.search import Candidate, poses_of
+from gpgmap_ros.closure.search import Candidate, poses_of, turn
 from gpgmap_ros.closure.surface import Field, Surface
 from gpgmap_ros.closure.verification import evidence
 
@@ -71,6 +71,17 @@ def maxima(scores: Field, canvas: Canvas) -> list[Candidate]:
 
 
 @compiled()
+def tops_neighbours(scores: Field, k: int, i: int, j: int) -> bool:  # pragma: no cover
+    K, P, _ = scores.shape
+    for yaw in range(max(k - 1, 0), min(k + 2, K)):
+        for row in (i - 1, i, (i + 1) % P):
+            for column in (j - 1, j, (j + 1) % P):
+                if scores[yaw, row, column] > scores[k, i, j]:
+                    return False
+    return True
+
+
+@compiled()
 def local_maxima(scores: Field) -> Array:  # pragma: no cover
     """(N, 4) yaw, row, column and value of the cells that none of their 26 neighbours exceeds; shifts are periodic."""
     K, P, _ = scores.shape
@@ -82,18 +93,7 @@ def local_maxima(scores: Field) -> Array:  # pragma: no cover
                 value = scores[k, i, j]
                 if value <= 0.0 or found == len(out):
                     continue
-                top = True
-                for dk in range(max(k - 1, 0), min(k + 2, K)):
-                    for di in range(-1, 2):
-                        for dj in range(-1, 2):
-                            if scores[dk, (i + di) % P, (j + dj) % P] > value:
-                                top = False
-                                break
-                        if not top:
-                            break
-                    if not top:
-                        break
-                if top:
+                if tops_neighbours(scores, k, i, j):
                     out[found, 0], out[found, 1], out[found, 2], out[found, 3] = k, i, j, value
                     found += 1
     return out[:found]
@@ -103,8 +103,3 @@ def shows_the_same(pose: Alignment, surface: Surface) -> bool:
     """Whether the pose has gone back to where the map lies."""
     move = pose.t[:2] - surface.centre
     return bool(np.hypot(*move) <= MOVED_CELLS and turn(np.float64(pose.yaw)) <= MOVED_YAW)
-
-
-def turn(yaw: Array | np.float64) -> Array:
-    """Angles without their sense, at most pi."""
-    return np.abs((yaw + np.pi) % (2.0 * np.pi) - np.pi)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +57,12 @@ def distinct(found: list[Candidate]) -> list[Candidate]:
 
 
 def same_place(a: Candidate, b: Candidate) -> bool:
-    turn = abs((a.yaw - b.yaw + np.pi) % (2.0 * np.pi) - np.pi)
-    return bool(turn < NEAR_YAW / 2.0 and np.hypot(*(a.shift - b.shift)) < NEAR_CELLS / 2.0)
+    return bool(turn(a.yaw - b.yaw) < NEAR_YAW / 2.0 and np.hypot(*(a.shift - b.shift)) < NEAR_CELLS / 2.0)
+
+
+def turn(yaw: Any) -> Any:
+    """An angle, or an array of them, without its sense: at most pi."""
+    return np.abs((yaw + np.pi) % (2.0 * np.pi) - np.pi)
 
 
 def searched(expected: Expectation, canvas: Canvas) -> NDArray[np.bool_]:

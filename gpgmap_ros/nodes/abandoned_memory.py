@@ -50,8 +50,11 @@ def remove_abandoned_segments(folder: Path = FOLDER) -> int:
     """
     freed = 0
     for segment in abandoned_segments(folder):
-        size = segment.stat().st_size
-        segment.unlink(missing_ok=True)
+        try:
+            size = segment.stat().st_size
+            segment.unlink()
+        except OSError:  # another node that starts was faster
+            continue
         _lock_of(segment).unlink(missing_ok=True)
         freed += size
     return freed

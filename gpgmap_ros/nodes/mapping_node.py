@@ -446,9 +446,8 @@ def _run() -> int:
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     ending, node = Ending(), None
     try:
-        node = (
-            MappingNode()
-        )  # not interrupted: half a node cannot be destroyed, and its shared memory would stay
+        # not interrupted: half a node cannot be destroyed, and its shared memory would stay
+        node = MappingNode()
         if freed:
             node.get_logger().info(
                 f"{freed / 1e6:.0f} MB of shared memory freed that killed processes had left"

@@ -113,3 +113,8 @@ def test_only_what_is_certainly_abandoned_is_removed(tmp_path: Path, monkeypatch
     assert not Path(f"{abandoned}_el").exists()
     assert all(path.exists() for path in (locked, without_lock, *others))
     assert remove_abandoned_segments(tmp_path / "absent") == 0
+
+    # a node that starts at the same time takes it away first
+    segment(4)
+    monkeypatch.setattr("gpgmap_ros.nodes.abandoned_memory._is_abandoned", lambda path: path.unlink() is None)
+    assert remove_abandoned_segments(tmp_path) == 0
