@@ -10,38 +10,43 @@ export COLCON_HOME := $(CACHE)/colcon
 # PYTHON=/path/to/python3.12 chooses the interpreter; empty: the first that fits
 export PYTHON
 
-.PHONY: help demo test lint bench docs setup setup-dev lock clean distclean
+.PHONY: help demo test test-robot lint bench docs setup setup-dev setup-robot lock sbom clean distclean
 
 help:
 	@echo 'make demo       set up, drive a rover over real relief, map it live over ROS 2, show the pictures'
 	@echo 'make test       set up and run the tests'
+	@echo 'make test-robot the tests with the versions that a robot has (Ubuntu 24.04, Python 3.12), in .venv-robot'
 	@echo 'make lint       ruff, and mypy (strict) on gp_core'
 	@echo 'make bench      measure speed and accuracy, peers in the same run'
 	@echo 'make docs       write the parts of the documentation that are made from the code'
 	@echo 'make setup      only the set-up (.venv); every other target calls it'
 	@echo 'make lock       pin the dependencies anew from requirements/*.in'
+	@echo 'make sbom       list every package that make setup installs, as CycloneDX (out/sbom.json)'
 	@echo 'make clean      remove what was built or drawn; make distclean: .venv and caches too'
 
 demo: setup
-	@$(BIN)/gpgmap demo --out out/demo
+	@"$(BIN)/gpgmap" demo --out out/demo
 
 # Two workers. Tests of a file stay together for the most part, because they share what is costly to make;
 # loadfile and loadscope would keep all of them together, but wait forever after a worker has crashed (xdist 3.8).
 test: setup-dev
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --basetemp=$(CACHE)/pytest $(ARGS)
+	@"$(BIN)/python" -m pytest -n 2 --dist worksteal --basetemp="$(CACHE)/pytest" $(ARGS)
+
+test-robot: setup-robot
+	@"$(CURDIR)/.venv-robot/bin/python" -m pytest -n 2 --dist worksteal --basetemp="$(CACHE)/pytest-robot" $(ARGS)
 
 lint: setup-dev
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@"$(BIN)/ruff" check .
+	@"$(BIN)/ruff" format --check .
+	@"$(BIN)/mypy"
 
 bench: setup-dev
-	@$(BIN)/python -m benchmark
+	@"$(BIN)/python" -m benchmark
 
 docs: setup-dev
-	@$(BIN)/python tools/make_docs.py
-	@PYTHONPATH=. $(BIN)/python docs/make_gallery.py
-	@PYTHONPATH=. $(BIN)/python docs/gallery_classification.py
+	@"$(BIN)/python" tools/make_docs.py
+	@PYTHONPATH=. "$(BIN)/python" docs/make_gallery.py
+	@PYTHONPATH=. "$(BIN)/python" docs/gallery_classification.py
 
 setup:
 	@sh tools/setup.sh run
@@ -49,12 +54,18 @@ setup:
 setup-dev:
 	@sh tools/setup.sh dev
 
+setup-robot:
+	@sh tools/setup.sh robot
+
+sbom: setup
+	@sh tools/sbom.sh out/sbom.json
+
 lock: setup
 	@sh tools/lock.sh
 
 clean:
-	rm -rf out build install log *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache/pytest .cache/colcon
-	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	rm -rf out build install log *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache/pytest* .cache/colcon
+	find . -name __pycache__ -not -path './.venv*/*' -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv .cache
+	rm -rf .venv .venv-robot .cache

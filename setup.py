@@ -42,7 +42,7 @@ setup(
     packages=find_packages(include=["gp_core", "gp_core.*", "gpgmap_ros", "gpgmap_ros.*"]),
     package_data={"gp_core": ["py.typed"], "gpgmap_ros": ["py.typed", "data/*", "report/page.*"]},
     data_files=share_files(),
-    python_requires=">=3.10",
+    python_requires=">=3.11",
     install_requires=requirements("runtime.in"),
     extras_require={"graph": ["gtsam>=4.3"], "viewer": ["rerun-sdk>=0.20"]},  # docs/dependencies.md: optional
     zip_safe=True,

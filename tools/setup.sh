@@ -8,21 +8,26 @@ usable() { # a working interpreter of a supported version?
     "$1" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1
 }
 
+tried=${PYTHON:-python3.12 python3.11 python3 python}
 if [ -n "${PYTHON:-}" ]; then
-    candidates=$PYTHON
+    set -- "$PYTHON" -- "$@" # the path may have spaces in it
 else
-    candidates="python3.12 python3.11 python3 python"
+    set -- python3.12 python3.11 python3 python -- "$@"
 fi
-for candidate in $candidates; do
+while [ "$1" != -- ]; do
+    candidate=$1
+    shift
     if command -v "$candidate" >/dev/null 2>&1 && usable "$candidate"; then
         # -B: a clone that was only asked what is missing stays clean
+        while [ "$1" != -- ]; do shift; done
+        shift
         exec "$candidate" -B "$here/setup_environment.py" "$@"
     fi
 done
 
 found=$("${PYTHON:-python3}" -c 'import platform; print("Python", platform.python_version())' 2>/dev/null) || found="no Python"
 cat >&2 <<EOF
-setup: Python 3.11 or 3.12 is needed, found $found (tried: $candidates).
+setup: Python 3.11 or 3.12 is needed, found $found (tried: $tried).
   Debian 12:    sudo apt install python3 python3-venv python3-dev
   Ubuntu 24.04: sudo apt install python3 python3-venv python3-dev
   elsewhere:    name one with  make PYTHON=/path/to/python3.12 ...

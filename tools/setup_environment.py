@@ -1,6 +1,9 @@
-"""Make or mend .venv: pinned packages, ROS 2 Jazzy, the interface packages that pip lacks, and this project.
+"""Make or mend the environments: pinned packages, ROS 2 Jazzy, the interface packages that pip lacks, and this project.
 
-    setup_environment.py [run | dev]      what the demo and the node need; with tests and checks on top
+    setup_environment.py [run | dev | robot]
+
+run: what the demo and the node need. dev: tests and checks on top. robot: a second environment, .venv-robot, with the
+versions that a robot has (Ubuntu 24.04 and its rosdep keys) and none of the packages that it lacks.
 
 Run through `make setup` (or any target that needs it). Standard library only. Every step is recorded when it is
 complete, with a digest of what it was made from; a step whose record is missing or stale is done again, and one that
@@ -30,16 +33,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from gpgmap_ros.progress import ProgressBar  # noqa: E402
 
-VENV = ROOT / ".venv"
-PYTHON = VENV / "bin" / "python"
 CACHE = ROOT / ".cache"
 LOG = CACHE / "setup.log"
-STATE = VENV / "setup-state.json"
 REQUIREMENTS = ROOT / "requirements"
 INTERFACES = ("tf2_msgs", "grid_map_msgs")
 
-# Measured environment (0.8 and 1.6 GB), and as much again for downloads and unpacking.
-DISK_GB = {"run": 1.6, "dev": 3.2}
 GLIBC = (2, 28)  # what the wheels are built for (manylinux_2_28)
 
 # Imported at every start: what would be missing if files went away behind our back.
@@ -75,6 +73,21 @@ class SetupError(Exception):
 
 
 @dataclass(frozen=True)
+class Environment:
+    """A virtual environment and the record of what is complete in it."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "setup-state.json"
+
+
+@dataclass(frozen=True)
 class Step:
     """One stage of the set-up.
 
@@ -86,8 +99,28 @@ class Step:
 
     name: str
     inputs: tuple[Path, ...]
-    run: Callable[[], None]
+    run: Callable[[Environment], None]
     clean: bool = False
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What an environment is for.
+
+    folder: name of the environment below the project.
+    steps: how it is made, in order.
+    disk_gb: what that takes: the measured environment, and as much again for downloads and unpacking.
+    pythons: versions of Python that it can be made with.
+    """
+
+    folder: str
+    steps: tuple[Step, ...]
+    disk_gb: float
+    pythons: tuple[tuple[int, int], ...] = ((3, 11), (3, 12))
+
+    @property
+    def environment(self) -> Environment:
+        return Environment(ROOT / self.folder)
 
 
 # ---------------------------------------------------------------- what the machine must have
@@ -136,17 +169,28 @@ def check_compiler() -> None:
         )
 
 
-def check_disk(profile: str) -> None:
-    free = shutil.disk_usage(ROOT).free / 1e9
-    if free < DISK_GB[profile]:
+def check_python(profile: Profile) -> None:
+    if sys.version_info[:2] not in profile.pythons:
+        wanted = " or ".join(f"{major}.{minor}" for major, minor in profile.pythons)
         raise SetupError(
-            f"the set-up needs {DISK_GB[profile]} GB in {ROOT}, only {free:.1f} GB are free",
+            f"{profile.folder} is made with Python {wanted}, this is {platform.python_version()} ({sys.executable})",
+            f"install it (Ubuntu 24.04: sudo apt install python3.12-venv python3.12-dev) or name one with"
+            f"  make PYTHON=/path/to/python{wanted.split()[-1]} ...",
+        )
+
+
+def check_disk(profile: Profile) -> None:
+    free = shutil.disk_usage(ROOT).free / 1e9
+    if free < profile.disk_gb:
+        raise SetupError(
+            f"the set-up needs {profile.disk_gb} GB in {ROOT}, only {free:.1f} GB are free",
             "free some room or move the project to a larger disk",
         )
 
 
-def check_machine(profile: str) -> None:
+def check_machine(profile: Profile) -> None:
     check_platform()
+    check_python(profile)
     check_venv_module()
     check_compiler()
     check_disk(profile)
@@ -155,48 +199,52 @@ def check_machine(profile: str) -> None:
 # ---------------------------------------------------------------- the steps
 
 
-def make_venv() -> None:
-    if VENV.exists():
-        shutil.rmtree(VENV)
-    run([sys.executable, "-m", "venv", str(VENV)], "Python environment", total=1)
-    install("build.lock.txt", "installer")
+def make_venv(environment: Environment) -> None:
+    if environment.folder.exists():
+        shutil.rmtree(environment.folder)
+    run([sys.executable, "-m", "venv", str(environment.folder)], "Python environment", total=1)
+    install(environment, "build.lock.txt", "installer")
 
 
-def install_packages() -> None:
-    install("run.lock.txt", "Python packages")
+def install_packages(environment: Environment) -> None:
+    install(environment, "run.lock.txt", "Python packages")
 
 
-def install_workshop() -> None:
-    install("dev.lock.txt", "test and check tools")
+def install_tools(environment: Environment) -> None:
+    install(environment, "dev.lock.txt", "test and check tools")
 
 
-def install_ros() -> None:
+def install_robot_packages(environment: Environment) -> None:
+    install(environment, "robot.lock.txt", "a robot's versions")
+
+
+def install_ros(environment: Environment) -> None:
     # --no-deps: the wheels name dependencies that the index lacks; the list is complete by itself
-    install("ros.lock.txt", "ROS 2 Jazzy", "--no-deps")
+    install(environment, "ros.lock.txt", "ROS 2 Jazzy", "--no-deps")
 
 
-def build_interfaces() -> None:
+def build_interfaces(environment: Environment) -> None:
     sources = [str(ROOT / "interfaces" / name) for name in INTERFACES]
-    run([str(PYTHON), str(ROOT / "tools" / "build_interfaces.py"), *sources], "ROS interfaces", total=len(sources),
-        pattern=r"^\w+: \d+ interfaces")  # fmt: skip
+    run([str(environment.python), str(ROOT / "tools" / "build_interfaces.py"), *sources], "ROS interfaces",
+        total=len(sources), pattern=r"^\w+: \d+ interfaces")  # fmt: skip
 
 
-def install_project() -> None:
-    run([str(PYTHON), "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)],
-        "gpgmap_ros", total=1)  # fmt: skip
+def install_project(environment: Environment) -> None:
+    run([str(environment.python), "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--editable",
+         str(ROOT)], "gpgmap_ros", total=1)  # fmt: skip
 
 
-def compile_loops() -> None:
+def compile_loops(environment: Environment) -> None:
     """Numba keeps what it compiles beside the sources: done here, the first cloud does not wait for it."""
     code = "import gpgmap_ros.config as c, gpgmap_ros.pipeline as p; p.MappingPipeline(c.Config()).warm_up()"
-    run([str(PYTHON), "-c", code], "inner loops, compiled", total=1)
+    run([str(environment.python), "-c", code], "inner loops, compiled", total=1)
 
 
-def install(lock: str, label: str, *options: str) -> None:
+def install(environment: Environment, lock: str, label: str, *options: str) -> None:
     path = REQUIREMENTS / lock
     count = len(re.findall(r"^\S+==", path.read_text(), re.MULTILINE))
-    command = [str(PYTHON), "-m", "pip", "install", "--require-hashes", "--no-build-isolation", "--progress-bar", "off",
-               *options, "--requirement", str(path)]  # fmt: skip
+    command = [str(environment.python), "-m", "pip", "install", "--require-hashes", "--no-build-isolation",
+               "--progress-bar", "off", *options, "--requirement", str(path)]  # fmt: skip
     # Unpacking comes after the last download and says nothing: a tenth of the bar is kept for it.
     run(command, label, total=count * 1.1, pattern=r"^(Collecting|Requirement already satisfied)")
 
@@ -238,10 +286,9 @@ def explain_failure(label: str, output: str) -> SetupError:
     return SetupError(f"{label} failed:\n  | {tail}", f"the whole output is in {LOG.relative_to(ROOT)}")
 
 
-STEPS = (
-    Step("venv", (REQUIREMENTS / "build.lock.txt",), make_venv, clean=True),
-    Step("packages", (REQUIREMENTS / "run.lock.txt",), install_packages, clean=True),
-    Step("ros", (REQUIREMENTS / "ros.lock.txt",), install_ros, clean=True),
+VENV_STEP = Step("venv", (REQUIREMENTS / "build.lock.txt",), make_venv, clean=True)
+ROS_STEP = Step("ros", (REQUIREMENTS / "ros.lock.txt",), install_ros, clean=True)
+PROJECT_STEPS = (
     Step(
         "interfaces",
         (ROOT / "tools" / "build_interfaces.py", *sorted((ROOT / "interfaces").rglob("*.[ms][sr][gv]"))),
@@ -251,9 +298,26 @@ STEPS = (
         "project", tuple(ROOT / name for name in ("setup.py", "setup.cfg", "pyproject.toml")), install_project
     ),
     Step("loops", tuple(sorted((ROOT / "gp_core").rglob("*.py"))), compile_loops),
-    Step("workshop", (REQUIREMENTS / "dev.lock.txt",), install_workshop, clean=True),
 )
-PROFILES = {"run": STEPS[:-1], "dev": STEPS}
+RUN_STEPS = (
+    VENV_STEP,
+    Step("packages", (REQUIREMENTS / "run.lock.txt",), install_packages, clean=True),
+    ROS_STEP,
+    *PROJECT_STEPS,
+)
+DEV_STEPS = (*RUN_STEPS, Step("tools", (REQUIREMENTS / "dev.lock.txt",), install_tools, clean=True))
+# After ROS: its list names a newer PyYAML than a robot has.
+ROBOT_STEPS = (
+    VENV_STEP,
+    ROS_STEP,
+    Step("packages", (REQUIREMENTS / "robot.lock.txt",), install_robot_packages, clean=True),
+    *PROJECT_STEPS,
+)
+PROFILES = {
+    "run": Profile(".venv", RUN_STEPS, disk_gb=1.6),
+    "dev": Profile(".venv", DEV_STEPS, disk_gb=3.2),
+    "robot": Profile(".venv-robot", ROBOT_STEPS, disk_gb=1.6, pythons=((3, 12),)),
+}
 
 
 # ---------------------------------------------------------------- what is done and what is left
@@ -267,36 +331,41 @@ def digest(step: Step) -> str:
     return parts.hexdigest()
 
 
-def read_state() -> dict[str, str]:
+def read_state(environment: Environment) -> dict[str, str]:
     try:
-        state = json.loads(STATE.read_text())
+        state = json.loads(environment.state.read_text())
     except (OSError, ValueError):
         return {}
     return state if isinstance(state, dict) else {}
 
 
-def write_state(state: dict[str, str]) -> None:
-    if VENV.exists():
-        staged = STATE.with_suffix(".new")
+def write_state(environment: Environment, state: dict[str, str]) -> None:
+    if environment.folder.exists():
+        staged = environment.state.with_suffix(".new")
         staged.write_text(json.dumps(state, indent=1))
-        staged.replace(STATE)
+        staged.replace(environment.state)
 
 
-def is_intact() -> bool:
-    return (
-        PYTHON.exists()
-        and not subprocess.run([str(PYTHON), "-c", PROBE], capture_output=True, check=False).returncode
+def probe(environment: Environment) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(environment.python), "-P", "-c", PROBE], capture_output=True, text=True, check=False
     )
 
 
-def pending_steps(steps: tuple[Step, ...], state: dict[str, str]) -> tuple[Step, ...]:
+def is_intact(environment: Environment) -> bool:
+    return environment.python.exists() and not probe(environment).returncode
+
+
+def pending_steps(profile: Profile, state: dict[str, str]) -> tuple[Step, ...]:
     """The steps to run: from the first that is not complete and current; all, if the environment can't be trusted."""
+    steps, environment = profile.steps, profile.environment
     stale = [step for step in steps if state.get(step.name) != digest(step)]
     if not stale:
-        return () if is_intact() else steps
+        return () if is_intact(environment) else steps
     # A later lock on top of an earlier one is what pip is good at; an interrupted install is not.
-    interrupted = any(state.get(step.name) == "started" and step.clean for step in STEPS)
-    return steps if interrupted or not PYTHON.exists() else steps[steps.index(stale[0]) :]
+    clean = {step.name for each in PROFILES.values() for step in each.steps if step.clean}
+    interrupted = any(state.get(name) == "started" for name in clean)
+    return steps if interrupted or not environment.python.exists() else steps[steps.index(stale[0]) :]
 
 
 @contextmanager
@@ -312,35 +381,35 @@ def exclusive() -> Iterator[None]:
         yield
 
 
-def set_up(profile: str) -> None:
-    state = read_state()
-    steps = pending_steps(PROFILES[profile], state)
+def set_up(profile: Profile) -> None:
+    environment = profile.environment
+    state = read_state(environment)
+    steps = pending_steps(profile, state)
     if not steps:
         return
     check_machine(profile)
     start = time.monotonic()
-    if VENV.exists() and steps[0] is STEPS[0]:
-        print("setup: .venv is incomplete or made elsewhere, making it anew", file=sys.stderr)
+    if environment.folder.exists() and steps[0] is VENV_STEP:
+        print(f"setup: {profile.folder} is incomplete or made elsewhere, making it anew", file=sys.stderr)
         state = {}
     for step in steps:
-        write_state(state | {step.name: "started"})
-        step.run()
+        write_state(environment, state | {step.name: "started"})
+        step.run(environment)
         state[step.name] = digest(step)
-        write_state(state)
-    if not is_intact():
-        probe = subprocess.run([str(PYTHON), "-c", PROBE], capture_output=True, text=True, check=False)
-        raise SetupError("the environment does not work:\n  | " + probe.stderr.strip().splitlines()[-1],
+        write_state(environment, state)
+    if not is_intact(environment):
+        raise SetupError("the environment does not work:\n  | " + probe(environment).stderr.strip().splitlines()[-1],
                          "please report this with .cache/setup.log")  # fmt: skip
     shutil.rmtree(CACHE / "tmp", ignore_errors=True)
-    print(f"setup: ready in {time.monotonic() - start:.0f} s", file=sys.stderr)
+    print(f"setup: {profile.folder} ready in {time.monotonic() - start:.0f} s", file=sys.stderr)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Make or mend .venv, inside this folder.")
+    parser = argparse.ArgumentParser(description="Make or mend an environment, inside this folder.")
     parser.add_argument(
         "profile", nargs="?", default="run", choices=PROFILES, help="what it is for (default: run)"
     )
-    profile = parser.parse_args().profile
+    profile = PROFILES[parser.parse_args().profile]
     try:
         with exclusive():
             set_up(profile)

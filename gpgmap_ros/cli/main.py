@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from gpgmap_ros import __version__
 from gpgmap_ros.cli.common import Interrupted, UsageError
+from gpgmap_ros.optional_packages import explain_missing
 
 DONE, FAILED, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
 
@@ -147,6 +148,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def one_line(error: BaseException) -> str:
     """The message; what it is where a library left the message out."""
+    if isinstance(error, ImportError) and (missing := explain_missing(error)):
+        return missing
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     if isinstance(error, OSError) and error.strerror and error.filename:
         text = f"{error.filename}: {error.strerror}"

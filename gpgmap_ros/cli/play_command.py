@@ -39,13 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     if arguments.rate <= 0.0:
         raise UsageError(f"--rate {arguments.rate}: must be positive")
+    from gpgmap_ros.io.recordings import Recording
+
     try:
         from gpgmap_ros.nodes.recording_player import installed, play
     except ImportError as error:
         raise RuntimeError(
             f"ROS 2 is not installed ({error}): run `make setup`, or source your ROS installation"
         ) from error
-    from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.offline.choosing import CLOUD
     from gpgmap_ros.offline.poses import POSE_TYPES, TF_TYPES
 

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.staged import write_json
 from gpgmap_ros.io.trajectory import Trajectory, write_tum
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.offline.replay import Replay
 from gpgmap_ros.report.content import Content, closure_views, layers_of, settings_rows, track_of
 from gpgmap_ros.report.page import write_report
 from gpgmap_ros.viz.rendering import STYLES, picture, png
+
+if TYPE_CHECKING:  # a survey has results too, and needs none of the packages that read recordings
+    from gpgmap_ros.offline.replay import Replay
 
 PICTURES = ("elevation", "standard_deviation", "gradient_magnitude", "slope", "traversability")
 FATES = {

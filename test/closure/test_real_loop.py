@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rosbags.typesys import get_typestore
 from scipy.spatial.transform import Rotation
+
+pytest.importorskip("rosbags", reason="rosbags is not installed: the recording can't be read")
+
+from rosbags.typesys import get_typestore
 
 from gpgmap_ros.closure import ClosureDatabase, PosePrior, register
 from gpgmap_ros.config import Config

@@ -6,6 +6,9 @@ import itertools
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings can be made")
 
 from gpgmap_ros.demo.drive import drive, sensor_mount, start_pose
 from gpgmap_ros.demo.recording import POINTS_TOPIC, drive_messages

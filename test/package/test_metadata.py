@@ -26,7 +26,7 @@ ROSDEP_KEYS = {
 def named(path: Path) -> set[str]:
     """Names of the packages in a requirements file."""
     lines = (line.strip() for line in path.read_text().splitlines())
-    return {re.split(r"[<>=\[]", line)[0] for line in lines if line and not line.startswith(("#", "-"))}
+    return {re.split(r"[<>=\[ ]", line)[0] for line in lines if line and not line.startswith(("#", "-"))}
 
 
 def manifest(root: Path) -> ElementTree.Element:
@@ -75,6 +75,9 @@ def test_the_locks_hold_what_is_named(root: Path) -> None:
         ("run", "run"),
         ("dev", "dev"),
         ("ros", "ros"),
+        ("robot", "robot"),
+        ("lock", "lock"),
+        ("sbom", "sbom"),
     ):
         locked = (root / "requirements" / f"{lock}.lock.txt").read_text().lower()
         for name in named(root / "requirements" / f"{source}.in"):
@@ -103,3 +106,22 @@ def test_readme_names_every_launch_argument(root: Path) -> None:
     readme = (root / "README.md").read_text()
     missing = [name for name in arguments if f"`{name}`" not in readme]
     assert not missing
+
+
+def test_one_oldest_python(root: Path) -> None:
+    """What setup.py promises is what the set-up accepts, the checks read the code as, and the README says."""
+    promised = re.search(r'python_requires=">=(\d+\.\d+)"', (root / "setup.py").read_text())
+    assert promised
+    oldest = promised[1]
+    settings = (root / "pyproject.toml").read_text()
+    assert f'python_version = "{oldest}"' in settings
+    assert f'target-version = "py{oldest.replace(".", "")}"' in settings
+    assert f"Python {oldest}" in (root / "README.md").read_text()
+    assert f"({oldest.replace('.', ', ')})" in (root / "tools" / "setup.sh").read_text()
+
+
+def test_the_robot_lacks_what_rosdep_lacks(root: Path) -> None:
+    """`make test-robot` means something only while nothing of pip's own sneaks in."""
+    locked = (root / "requirements" / "robot.lock.txt").read_text().lower()
+    for name in ("gtsam", "rosbags", "laspy", "lazrs"):
+        assert not re.search(rf"^{name}==", locked, re.MULTILINE), name

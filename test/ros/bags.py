@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+
+pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings can be made")
+
 from rosbags.typesys import get_typestore
 
 from gpgmap_ros.demo.recording import cloud_message, header, tf_message

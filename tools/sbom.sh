@@ -1,0 +1,16 @@
+#!/bin/sh
+# Writes the software bill of materials (CycloneDX, JSON) of .venv: tools/sbom.sh FILE. Needs the network for the tool.
+set -eu
+file=$1
+cd "$(dirname "$0")/.."
+python=.venv/bin/python
+[ -x "$python" ] || { echo "tools/sbom.sh: no .venv yet: run 'make setup' first" >&2; exit 2; }
+tool=$(mktemp -d)
+trap 'rm -rf "$tool"' EXIT
+"$python" -P -m venv "$tool"
+"$tool/bin/python" -P -m pip install --quiet --require-hashes --requirement requirements/sbom.lock.txt
+mkdir -p "$(dirname "$file")"
+"$tool/bin/cyclonedx-py" environment --output-reproducible --output-format JSON \
+    --output-file "$file.part" "$python" 2>"$tool/log" || { cat "$tool/log" >&2; exit 1; }
+mv "$file.part" "$file"
+echo "$file: $(grep -c '"purl"' "$file") packages"
