@@ -248,14 +248,16 @@ def _mean_cells(columns, y_range, x_starts, y_values, y_slopes, x_values, x_slop
         if left == right or low == high:
             continue
         X = np.empty((x_values.shape[0], right - left), dtype=np.float64)
+        S = np.empty((x_values.shape[0], right - left), dtype=np.float64)
+        copy_columns(x_values, left, X)
+        copy_columns(x_slopes, left, S)
         along_y = np.empty((high - low, X.shape[0]), dtype=np.float64)
         cells = np.empty((high - low, right - left), dtype=np.float64)
         for k in range(eta.shape[1]):
             for m in range(3):  # value, d/dx, d/dy
                 if m != 1:
                     multiply((y_slopes if m == 2 else y_values)[low:high], eta[i, k], along_y)
-                copy_columns(x_slopes if m == 1 else x_values, left, X)
-                multiply(along_y, X, cells)
+                multiply(along_y, S if m == 1 else X, cells)
                 out = layers[k, m]
                 for j in range(high - low):
                     for a in range(right - left):
@@ -274,13 +276,15 @@ def _variance_cells(  # type: ignore[no-untyped-def]
         if left == right or low == high:
             continue
         X = np.empty((x_values.shape[0], right - left), dtype=np.float32)
+        S = np.empty((x_values.shape[0], right - left), dtype=np.float32)
+        copy_columns(x_values, left, X)
+        copy_columns(x_slopes, left, S)
         along_y = np.empty((high - low, X.shape[0]), dtype=np.float32)
         cells = np.empty((high - low, right - left), dtype=np.float32)
         for k in range(3):  # value, d/dx, d/dy
             if k != 1:
                 multiply((y_slopes if k == 2 else y_values)[low:high], pairs[i], along_y)
-            copy_columns(x_slopes if k == 1 else x_values, left, X)
-            multiply(along_y, X, cells)
+            multiply(along_y, S if k == 1 else X, cells)
             least = floor[k]
             known, out = rest[k], layers[k]
             for j in range(high - low):

@@ -22,5 +22,7 @@ def multiply(A, B, out):  # type: ignore[no-untyped-def]
 def copy_columns(source, first, out):  # type: ignore[no-untyped-def]
     """Copy columns from the given one on, as many and as long as `out` has."""
     for i in range(out.shape[0]):
+        # from 0 on: no index can be negative, and the loop is vectorised
+        row = source[i, first:]
         for j in range(out.shape[1]):
-            out[i, j] = source[i, first + j]
+            out[i, j] = row[j]

@@ -121,17 +121,13 @@ def product(P, x, out):  # type: ignore[no-untyped-def]
     """out = P x, summed in the precision of out: four rows of the upper triangle at a time, each used twice."""
     n = x.size
     out[:] = 0.0
-    for i in range(0, n, 4):
-        last = min(i + 4, n)
-        for a in range(i, last):
-            out[a] += P[a, a] * x[a]
-            for b in range(a + 1, last):
-                out[a] += P[a, b] * x[b]
-                out[b] += P[a, b] * x[a]
-        if last == n:
-            break
+    whole = n - n % 4
+    for i in range(0, whole, 4):
         x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-        s0 = s1 = s2 = s3 = 0.0
+        s0 = P[i, i] * x0 + P[i, i + 1] * x1 + P[i, i + 2] * x2 + P[i, i + 3] * x3
+        s1 = P[i, i + 1] * x0 + P[i + 1, i + 1] * x1 + P[i + 1, i + 2] * x2 + P[i + 1, i + 3] * x3
+        s2 = P[i, i + 2] * x0 + P[i + 1, i + 2] * x1 + P[i + 2, i + 2] * x2 + P[i + 2, i + 3] * x3
+        s3 = P[i, i + 3] * x0 + P[i + 1, i + 3] * x1 + P[i + 2, i + 3] * x2 + P[i + 3, i + 3] * x3
         p0, p1, p2, p3 = P[i, i + 4 :], P[i + 1, i + 4 :], P[i + 2, i + 4 :], P[i + 3, i + 4 :]
         right, below = x[i + 4 :], out[i + 4 :]
         for j in range(right.size):
@@ -144,6 +140,11 @@ def product(P, x, out):  # type: ignore[no-untyped-def]
         out[i + 1] += s1
         out[i + 2] += s2
         out[i + 3] += s3
+    for i in range(whole, n):
+        out[i] += P[i, i] * x[i]
+        for j in range(i + 1, n):
+            out[i] += P[i, j] * x[j]
+            out[j] += P[i, j] * x[i]
 
 
 @compiled()
