@@ -12,9 +12,9 @@ import numpy as np
 
 from gp_core.grid import GridPosterior
 
-MEAN: Final = 1e-3
+MEAN: Final = 1e-2
 """Posterior standard deviations between two means, and between two gradients in their own."""
-VARIANCE: Final = 1e-3
+VARIANCE: Final = 1e-2
 """Relative difference of two variances."""
 
 
