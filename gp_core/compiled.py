@@ -43,6 +43,12 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
     return decorate
 
 
+def cache_folder() -> str | None:
+    """Folder in which the machine code of this package's loops is kept; None where none can be written to."""
+    folders = sorted(loop.stats.cache_path or "" for loop in _WATCH.loops)
+    return folders[0] or None if folders else None
+
+
 class _Watch(Listener):
     """Hears of every function that numba compiles, by one thread at a time, and speaks of ours.
 

@@ -67,8 +67,8 @@ def test_without_any_folder_to_write_to_it_works_all_the_same(installed: Path, t
     nowhere = tmp_path / "file"
     nowhere.touch()
     environment = {"HOME": str(nowhere), "XDG_CACHE_HOME": str(nowhere), "NUMBA_CACHE_DIR": ""}
-    code = use(installed) + "; from gp_core.compiled import _WATCH; print(_WATCH.kept)"
-    assert run_python(code, **environment).stdout == "42.0\nFalse\n"
+    code = use(installed) + "; from gp_core.compiled import cache_folder; print(cache_folder())"
+    assert run_python(code, **environment).stdout == "42.0\nNone\n"
 
 
 FIRST_MAP = """

@@ -80,6 +80,13 @@ def test_a_publisher_whose_qos_does_not_match_is_named_with_the_remedy(
     assert node.running()
 
 
+def test_the_first_start_says_that_it_compiles(
+    client: RosClient, start_node: Any, ros_environment: dict[str, str], tmp_path: Path
+) -> None:
+    ros_environment["NUMBA_CACHE_DIR"] = str(tmp_path / "empty")
+    wait_for_text(start_node(*SMALL), "compiling the inner loops for this CPU")
+
+
 class Sensor:
     """One of two sensors: flat ground beside the robot, in a frame of its own."""
 
