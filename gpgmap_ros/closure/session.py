@@ -210,9 +210,7 @@ class LoopCloser:
         poses = [station.T_odom_submap @ T for station in stations for T in station.track]
         return list(zip(stamps, self.correct(stamps, poses), strict=True))
 
-    def correct(
-        self, stamps: Sequence[int], poses: Sequence[Array], drive: int | None = None
-    ) -> list[Array]:
+    def correct(self, stamps: Sequence[int], poses: Sequence[Array], drive: int | None = None) -> list[Array]:
         """Corrected poses T_map_x for odometry poses T_odom_x (4, 4) of a drive at stamps in nanoseconds.
 
         drive: `Submap.session` of its submaps; the newest drive unless given. Without a submap nothing is corrected.

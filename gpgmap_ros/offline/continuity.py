@@ -25,7 +25,9 @@ from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
 DISORDER = 5.0
 """Seconds by which a pose may be older than the one before it: messages overtake one another."""
 BETWEEN_DRIVES = "between_drives"
-"""Reason of a `TransformUnavailable` for a time between two drives: no pose will come for it."""
+"""Reason of a `TransformUnavailable` for a time between two drives."""
+HOPELESS = ("too_early", BETWEEN_DRIVES)
+"""Reasons after which waiting does not help: no pose will come."""
 
 
 @dataclass(frozen=True)
@@ -124,4 +126,4 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-__all__ = ["BETWEEN_DRIVES", "Break", "Continuity", "StampedPose", "duration"]
+__all__ = ["BETWEEN_DRIVES", "HOPELESS", "Break", "Continuity", "StampedPose", "duration"]

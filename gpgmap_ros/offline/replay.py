@@ -24,6 +24,7 @@ import numpy as np
 from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.closure.session import LoopCloser, LoopClosure, known_covariances
 from gpgmap_ros.config import Config, DriveConfig
+from gpgmap_ros.findings import GOOD, Finding
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
@@ -34,7 +35,8 @@ from gpgmap_ros.mapping.stitching import MOST_CELLS, Stitcher, stitch
 from gpgmap_ros.mapping.submap_store import SubmapInfo
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.offline.choosing import Choice
-from gpgmap_ros.offline.continuity import BETWEEN_DRIVES, Break
+from gpgmap_ros.offline.cloud_checks import CloudChecks, drive_findings
+from gpgmap_ros.offline.continuity import HOPELESS, Break
 from gpgmap_ros.offline.drives import Drive, Part, parts_of, trajectory_of
 from gpgmap_ros.offline.poses import OdometryPoses, Poses, SensorPose, StillPoses, TfPoses, frame, nanoseconds
 from gpgmap_ros.pipeline import CloudReport, EndedSubmap, MappingPipeline
@@ -111,6 +113,7 @@ class Replay:
         self._waiting: deque[Waiting] = deque()
         self.drives: list[Drive] = []
         self._told: list[Break] = []  # breaks between drives that have begun
+        self._checks = CloudChecks(config)
         self.tally = Tally()
         self._stopped = False
         # One thread each: submaps are solved and compared in their order, so that the result is the same every time.
@@ -156,6 +159,15 @@ class Replay:
         """The map of a finished submap."""
         store = self._pipeline.submaps
         return self._in_memory[id].gpgmap if store is None else store.load(id).gpgmap
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What `gpgmap doctor` would say of the clouds and poses so far, good ones left out."""
+        found = [
+            *self._checks.findings(self._choice),
+            *drive_findings(self._poses.breaks, self._poses.outliers),
+        ]
+        return [item for item in found if item.status != GOOD]
 
     def stop(self) -> None:
         """Let `steps` end with the cloud that is being mapped. May be called from a signal handler."""
@@ -232,7 +244,9 @@ class Replay:
         if self.closer is None:
             return drive.odometry
         poses = self.closer.correct(drive.stamps, drive.poses, drive.session)
-        return trajectory_of([Trajectory(np.array(drive.stamps, dtype=np.int64), np.array(poses).reshape(-1, 4, 4))])
+        return trajectory_of(
+            [Trajectory(np.array(drive.stamps, dtype=np.int64), np.array(poses).reshape(-1, 4, 4))]
+        )
 
     # -- one message -------------------------------------------------------------------------------------
 
@@ -273,8 +287,7 @@ class Replay:
                 pose = self._timed("read", self._pose, waiting)
             except TransformUnavailable as error:
                 patient = now is not None and now - waiting.time < PATIENCE * NANOSECONDS
-                hopeless = error.reason in ("too_early", BETWEEN_DRIVES)
-                if patient and not hopeless and len(self._waiting) < MOST_WAITING:
+                if patient and error.reason not in HOPELESS and len(self._waiting) < MOST_WAITING:
                     return
                 if now is None:
                     return
@@ -298,8 +311,7 @@ class Replay:
 
     def _drop(self, error: TransformUnavailable, waiting: Waiting) -> None:
         self.tally.dropped[f"no pose ({error.reason.replace('_', ' ')})"] += 1
-        if self.tally.dropped.total() == 1:
-            self.tally.warn(f"the first cloud without a pose: {error}")
+        self._checks.add_missing(error)
 
     def _map(self, waiting: Waiting, pose: SensorPose) -> Step | None:
         if not self.drives or pose.drive != self.drives[-1].key:
@@ -307,6 +319,8 @@ class Replay:
         drive = self.drives[-1]
         try:
             points = self._timed("read", read_xyz, waiting.message)
+            self._checks.add_cloud(waiting.message, points, waiting.stamp, waiting.time)
+            self._checks.add_pose(waiting.stamp, pose)
             report = self._timed(
                 "fuse", self._pipeline.add_cloud, points, pose.T_map_sensor, waiting.stamp, pose.covariance,
                 pose.T_base_sensor,

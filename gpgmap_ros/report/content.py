@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +33,7 @@ class Content:
     """title, subtitle: of the page; abstract: sentences; facts: (name, value) of the first table
     grid, layers: of the map; frame: its name; note: what the reader must know about the map shown
     tracks: lines on the map, each with name, kind and points; closures, submaps: see below
+    drives: one row each where there are several
     timings: (stage, seconds); fates: (what became of points, number); warnings: sentences; settings: all of them"""
 
     title: str
@@ -43,6 +44,7 @@ class Content:
     tracks: list[dict[str, Any]] = field(default_factory=list)
     closures: list[dict[str, Any]] = field(default_factory=list)
     submaps: list[dict[str, Any]] = field(default_factory=list)
+    drives: list[dict[str, Any]] = field(default_factory=list)
     timings: list[tuple[str, float]] = field(default_factory=list)
     fates: list[tuple[str, int]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -123,11 +125,15 @@ def track_of(name: str, kind: str, trajectory: Trajectory) -> dict[str, Any]:
 
 
 def closure_views(
-    closures: Iterable[Any], poses: Mapping[int, Array], map_of: Callable[[int], GPGMap]
+    closures: Iterable[Any],
+    poses: Mapping[int, Array],
+    map_of: Callable[[int], GPGMap],
+    on_map: Collection[int] | None = None,
 ) -> list[dict[str, Any]]:
     """The closures for the page, accepted ones first, longest loops first, with pictures in the earlier submap's frame.
 
     closures: LoopClosure; poses: T_map_submap, corrected; map_of: the map of a submap by its number
+    on_map: numbers of the submaps that are on the page's map, all unless given: only between those lines are drawn
     """
     order = sorted(closures, key=lambda item: (not item.accepted, item.a - item.b, -item.probability))
     shown = [item for item in order[:MOST_VIEWS] if np.isfinite(_std(item)).all()]
@@ -139,7 +145,11 @@ def closure_views(
                 strict=True,
             )
         )
-    return [closure_view(item, poses) | pictures.get((item.a, item.b), {}) for item in order]
+    drawn = [on_map is None or {item.a, item.b} <= set(on_map) for item in order]
+    return [
+        closure_view(item, poses) | {"drawn": line} | pictures.get((item.a, item.b), {})
+        for item, line in zip(order, drawn, strict=True)
+    ]
 
 
 def closure_view(item: Any, poses: Mapping[int, Array]) -> dict[str, Any]:

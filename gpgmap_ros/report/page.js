@@ -228,7 +228,7 @@ function pick(u, v) {
   if (!view.closures) return;
   let best = null, nearest = 9;
   data.closures.forEach((closure, k) => {
-    if (!closure.accepted) return;
+    if (!closure.accepted || !closure.drawn) return;
     const [ax, ay] = screen(...closure.from), [bx, by] = screen(...closure.to);
     const length = Math.hypot(bx - ax, by - ay) || 1;
     const along = Math.min(Math.max(((u - ax) * (bx - ax) + (v - ay) * (by - ay)) / (length * length), 0), 1);
@@ -309,7 +309,7 @@ function mark(context, x, y, colour, shape) {
 }
 function drawClosures(context) {
   data.closures.forEach((closure, k) => {
-    if (!closure.accepted && k !== view.chosen) return;
+    if (!closure.drawn || (!closure.accepted && k !== view.chosen)) return;
     line(context, [closure.from[0], closure.to[0]], [closure.from[1], closure.to[1]]);
     context.strokeStyle = "rgba(255,255,255,0.8)";
     context.lineWidth = k === view.chosen ? 7 : 4;
@@ -495,20 +495,31 @@ function chart(title, series, yLabel, xLabel) {
   for (const s of series) if (s.name) heading.append(" ", element("span", { class: s.dash ? "key dashed" : "key", style: `color: var(${s.colour}); vertical-align: middle` }), ` ${s.name} `);
   return element("div", {}, heading, root);
 }
+// The tracks of one kind, drive after drive; `starts` are the indices at which drives begin.
+function joined(kind) {
+  const all = { x: [], y: [], z: [], time: [], starts: new Set() };
+  for (const track of data.tracks.filter((t) => t.kind === kind)) {
+    all.starts.add(all.x.length);
+    for (const name of ["x", "y", "z", "time"]) all[name].push(...track[name]);
+  }
+  return all;
+}
 function charts() {
-  const odometry = data.tracks.find((t) => t.kind === "odometry"), corrected = data.tracks.find((t) => t.kind === "corrected");
-  if (!odometry || odometry.x.length < 2) { $("way-section").remove(); return; }
+  const odometry = joined("odometry"), corrected = joined("corrected"), count = odometry.x.length;
+  if (count < 2) { $("way-section").remove(); return; }
+  const step = (k) => (odometry.starts.has(k) ? 0 : Math.hypot(odometry.x[k] - odometry.x[k - 1], odometry.y[k] - odometry.y[k - 1], odometry.z[k] - odometry.z[k - 1]));
   const way = [0];
-  for (let k = 1; k < odometry.x.length; k++) way.push(way[k - 1] + Math.hypot(odometry.x[k] - odometry.x[k - 1], odometry.y[k] - odometry.y[k - 1], odometry.z[k] - odometry.z[k - 1]));
+  for (let k = 1; k < count; k++) way.push(way[k - 1] + step(k));
   const heights = [{ name: "odometry", x: way, y: odometry.z, colour: "--odometry", dash: "5 4" }];
-  if (corrected) heights.push({ name: "corrected", x: way, y: corrected.z, colour: "--corrected" });
+  if (corrected.x.length) heights.push({ name: "corrected", x: way, y: corrected.z, colour: "--corrected" });
   $("charts").append(chart("Height", heights, "m", "way [m]"));
-  if (corrected) {
+  if (corrected.x.length) {
     const moved = way.map((_, k) => Math.hypot(corrected.x[k] - odometry.x[k], corrected.y[k] - odometry.y[k], corrected.z[k] - odometry.z[k]));
     $("charts").append(chart("Correction by the closures", [{ x: way, y: moved, colour: "--corrected" }], "m", "way [m]"));
   } else {
-    const speed = way.slice(1).map((w, k) => (w - way[k]) / Math.max(odometry.time[k + 1] - odometry.time[k], 1e-3));
-    $("charts").append(chart("Speed", [{ x: way.slice(1), y: speed, colour: "--odometry" }], "m/s", "way [m]"));
+    const within = way.map((_, k) => k).filter((k) => !odometry.starts.has(k));
+    const speed = within.map((k) => step(k) / Math.max(odometry.time[k] - odometry.time[k - 1], 1e-3));
+    $("charts").append(chart("Speed", [{ x: within.map((k) => way[k]), y: speed, colour: "--odometry" }], "m/s", "way [m]"));
   }
 }
 function bars(id, rows, format) {
@@ -530,6 +541,21 @@ function settingsTable(rows, withDefault) {
   return table;
 }
 
+function drives() {
+  if (!data.drives.length) { $("drive-section").remove(); return; }
+  const names = [["drive", ""], ["begins", ""], ["clouds", "number"], ["way", "number"], ["submaps", "number"], ["where", ""], ["why it is a drive of its own", ""]];
+  const table = element("table", {}, element("thead", {}, element("tr", {}, ...names.map(([text, kind]) => element("th", { class: kind, text })))));
+  const body = element("tbody");
+  for (const drive of data.drives) {
+    const begins = new Date(1000 * drive.first_stamp).toISOString().slice(0, 19).replace("T", " ");
+    body.append(element("tr", {}, element("td", { text: drive.number }), element("td", { text: `${begins} UTC` }), element("td", { class: "number", text: drive.clouds }),
+      element("td", { class: "number", text: `${drive.way_m.toFixed(1)} m` }), element("td", { class: "number", text: drive.submaps }),
+      element("td", { text: drive.in_map ? "in the map of the run" : drive.folder }), element("td", { text: drive.because || "–" })));
+  }
+  table.append(body);
+  $("drives").append(table);
+}
+
 function text() {
   for (const id of ["title", "subtitle", "abstract", "made"]) $(id).textContent = data[id];
   for (const [name, value] of data.facts) $("facts").append(element("div", {}, element("dt", { text: name }), element("dd", { text: value })));
@@ -545,6 +571,7 @@ function text() {
 text();
 bars("timings", data.timings, (value) => `${value.toFixed(value < 10 ? 2 : 1)} s`);
 bars("fates", data.fates, (value) => value.toLocaleString("en"));
+drives();
 charts();
 closureTable();
 startMap().then(() => document.documentElement.setAttribute("data-ready", "yes"));
