@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -144,6 +145,21 @@ class Recording:
     def of_type(self, *type_names: str) -> list[Topic]:
         """Topics of these types, as in `sensor_msgs/msg/PointCloud2`, by name."""
         return [topic for _, topic in sorted(self.topics.items()) if topic.type_name in type_names]
+
+    def simultaneous(self, topic: str) -> tuple[Path, Path, float] | None:
+        """Two of the bags that both have a topic, at the same time for the most seconds; None where no two do."""
+        holding = [
+            part
+            for part in self._parts
+            if part.start is not None and any(item.name == topic and item.count != 0 for item in part.topics)
+        ]
+        shared = [
+            (a.path, b.path, (min(a.end, b.end) - max(a.start, b.start)) / 1e9)
+            for a, b in combinations(holding, 2)
+            if a.start is not None and b.start is not None and a.end is not None and b.end is not None
+        ]
+        longest = max(shared, key=lambda item: item[2], default=None)
+        return longest if longest is not None and longest[2] > 0.0 else None
 
     def messages(
         self, topics: Collection[str] = (), start: int | None = None, stop: int | None = None

@@ -88,6 +88,9 @@ class Continuity:
 
     def drive_at(self, stamp: int) -> int:
         """Number of the drive. TransformUnavailable between two, where no interpolation would be right."""
+        held, last = self._held, self._last
+        if held is not None and last is not None and held.stamp <= min(stamp, last.stamp):
+            raise TransformUnavailable("too_late", "the next pose will tell whether the clock was set back")
         current = self.breaks[self._first_on_clock :]
         begun = bisect_right([item.after for item in current], stamp)
         if begun < len(current) and stamp > current[begun].before:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,12 @@ def frames_of(terrain: Terrain) -> list[Frame]:
         points = lidar.scan(terrain, T_world_base @ sensor_mount(), rng)
         frames.append(Frame(index * PERIOD, T_odom_world @ T_world_base, points))
     return frames
+
+
+def messages_of(frames: list[Frame]) -> list[Stamped]:
+    """A recording of its own: the mount is said when it begins."""
+    static, *rest = drive_messages(frames)
+    return [replace(static, time=rest[0].time), *rest]
 
 
 def later(frames: list[Frame], seconds: float, start: int) -> list[Frame]:
