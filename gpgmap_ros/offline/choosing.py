@@ -104,8 +104,8 @@ def choose(recording: Recording, wish: Wish, map_frame: str, base_frame: str) ->
     both = recording.simultaneous(topic)
     if both is not None and both[2] > MOST_OVERLAP:
         raise ChoiceError(
-            f"{both[0]} and {both[1]} have clouds on {topic} from the same {both[2]:.0f} s: these are two robots, or one"
-            " recording twice; replay them one by one"
+            f"{both[0]} and {both[1]} have clouds on {topic} from the same {both[2]:.0f} s: these are two robots, or"
+            " one recording twice; replay them one by one"
         )
     sensor_frame = frame(cloud.header.frame_id)
     transform_topics = tuple(item.name for item in recording.of_type(*TF_TYPES))

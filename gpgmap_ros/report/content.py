@@ -18,7 +18,7 @@ from gpgmap_ros.io.trajectory import Trajectory
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.report.encoding import data_uri, encoded
 from gpgmap_ros.viz.pairs import pair_of, pair_pictures, residual_limit
-from gpgmap_ros.viz.rendering import STYLES, colour_table, layer_values, limits, png
+from gpgmap_ros.viz.rendering import STYLES, colour_table, layer_values, limits, png, transparent, unknown_std
 
 LAYERS = ("elevation", "standard_deviation", "gradient_magnitude", "slope", "traversability")
 MOST_CELLS = 2_500_000
@@ -56,11 +56,16 @@ class Content:
 def layers_of(gpgmap: GPGMap, names: Iterable[str] = LAYERS, coordinates: str = "") -> dict[str, Any]:
     """The map for the page. coordinates: what x and y refer to, the map's frame unless given."""
     values = {name: layer_values(gpgmap, name) for name in names}
-    return encoded_layers(values, gpgmap.grid, coordinates or f"frame '{gpgmap.frame_id}'")
+    frame = coordinates or f"frame '{gpgmap.frame_id}'"
+    return encoded_layers(values, gpgmap.grid, frame, unknown_std(gpgmap.config))
 
 
-def encoded_layers(values: Mapping[str, NDArray[Any]], grid: Grid, coordinates: str) -> dict[str, Any]:
-    """values: layers in their styles' units, all of the grid's shape"""
+def encoded_layers(
+    values: Mapping[str, NDArray[Any]], grid: Grid, coordinates: str, unknown: float | None = None
+) -> dict[str, Any]:
+    """values: layers in their styles' units, all of the grid's shape
+    unknown: standard deviation in metres towards which the shading of the relief fades; None: it does not
+    """
     shrink = int(np.ceil(np.sqrt(grid.shape[0] * grid.shape[1] / MOST_CELLS)))
     shown = {name: shrunk(layer, shrink) for name, layer in values.items()}
     rows, columns = next(iter(shown.values())).shape
@@ -75,6 +80,7 @@ def encoded_layers(values: Mapping[str, NDArray[Any]], grid: Grid, coordinates: 
         "resolution": grid.resolution * shrink,
         "origin": list(grid.origin),
         "coordinates": coordinates,
+        "unknown_std": unknown,
         "note": note,
         "layers": [described(name, layer) for name, layer in shown.items()],
     }
@@ -178,7 +184,11 @@ def side_by_side(source: GPGMap, target: GPGMap, T_target_source: Array) -> dict
     pair = pair_of(source, target, T_target_source)
     residual = pair.residual
     known = residual[np.isfinite(residual)]
-    pictures = {name: data_uri(png(pixels, level=6)) for name, pixels in pair_pictures(pair).items()}
+    heights = {"source": pair.source.elevation, "target": pair.target.elevation, "difference": residual}
+    pictures = {
+        name: data_uri(png(transparent(pixels, np.isfinite(heights[name])), level=6))
+        for name, pixels in pair_pictures(pair).items()
+    }
     return {
         "pictures": pictures,
         "size": [pair.grid.shape[1], pair.grid.shape[0]],

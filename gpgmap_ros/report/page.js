@@ -47,17 +47,28 @@ function colours(layer) {
   return table;
 }
 
-// Light from the north-west on the surface, by differences of the elevation; 1 on level ground.
-function relief(elevation, rows, columns, cell) {
+// Slope along one axis at cell k, whose neighbours are k - step and k + step: from both, or from the one that is known.
+function slope(elevation, k, step, before, after, cell) {
+  const here = elevation[k], below = before ? elevation[k - step] : NaN, above = after ? elevation[k + step] : NaN;
+  const down = (here - below) / cell, up = (above - here) / cell;
+  if (Number.isNaN(down)) return Number.isNaN(up) ? 0 : up;
+  return Number.isNaN(up) ? down : (down + up) / 2;
+}
+
+// Light from the north-west on the surface, by differences of the elevation; 1 on level ground, and towards ground that
+// is not known: std (or null) and the value of it at which that begins.
+function relief(elevation, rows, columns, cell, std, unknown) {
   const light = new Float32Array(rows * columns).fill(1);
   const [lx, ly, lz] = [-0.5, 0.5, Math.SQRT1_2];
-  for (let y = 1; y < rows - 1; y++) {
-    for (let x = 1; x < columns - 1; x++) {
+  for (let y = 0; y < rows; y++) {
+    for (let x = 0; x < columns; x++) {
       const k = y * columns + x;
-      const gx = (1.2 * (elevation[k + 1] - elevation[k - 1])) / (2 * cell);
-      const gy = (1.2 * (elevation[k + columns] - elevation[k - columns])) / (2 * cell);
-      const shade = (lz - gx * lx - gy * ly) / Math.sqrt(1 + gx * gx + gy * gy);
-      if (!Number.isNaN(shade)) light[k] = Math.max(0.35, 1 + 0.75 * (shade / lz - 1));
+      if (Number.isNaN(elevation[k])) continue;
+      const gx = 1.2 * slope(elevation, k, 1, x > 0, x < columns - 1, cell);
+      const gy = 1.2 * slope(elevation, k, columns, y > 0, y < rows - 1, cell);
+      const shade = Math.max(0, (lz - gx * lx - gy * ly) / Math.sqrt(1 + gx * gx + gy * gy));
+      const certain = std && unknown ? Math.max(0, 1 - (std[k] / unknown) ** 2) || 0 : 1;
+      light[k] = Math.max(0.35, 1 + 0.75 * certain * (shade / lz - 1));
     }
   }
   return light;
@@ -111,7 +122,8 @@ async function startMap() {
     $("map-message").textContent = `This browser can't unpack the map (${error.message}): use one from 2023 or later.`;
     return;
   }
-  shown.light = relief(shown.values[0], map.rows, map.columns, map.resolution);
+  const std = shown.values[map.layers.findIndex((layer) => layer.name === "standard_deviation")] ?? null;
+  shown.light = relief(shown.values[0], map.rows, map.columns, map.resolution, std, map.unknown_std);
   map.layers.forEach((layer, k) =>
     $("layers").append(element("button", { role: "tab", "aria-selected": k === 0, "data-layer": layer.name, text: layer.title, onclick: () => choose(k) })),
   );
@@ -385,7 +397,7 @@ function readout() {
   const map = data.map, node = $("values");
   node.replaceChildren();
   const item = (name, value) => node.append(element("span", {}, element("i", { text: name }), element("b", { text: value })));
-  if (!view.cursor) { node.append(element("span", { style: "color: var(--soft)", text: "Point at the map to read its values; wheel zooms, drag moves, a click on a closure shows it." })); return; }
+  if (!view.cursor) { node.append(element("span", { class: "hint", text: "Point at the map to read its values; wheel zooms, drag moves, a click on a closure shows it." })); return; }
   const [x, y] = world(...view.cursor);
   const ix = Math.floor((x - map.origin[0]) / map.resolution), iy = Math.floor((y - map.origin[1]) / map.resolution);
   item("x", `${x.toFixed(2)} m`);
@@ -443,6 +455,7 @@ function chooseClosure(k, scroll) {
       const picture = element("div", { class: "picture" }, element("img", { src: closure.pictures[name], alt: title, width: closure.size[0], height: closure.size[1] }),
         element("div", { class: "bar", style: `width: ${(100 * bar) / closure.width}%` }, element("span", { text: `${bar} m` })));
       const parts = [element("p", { text: title }), picture];
+      picture.classList.add(name);
       if (name === "difference") parts.push(
         element("div", { class: "gradient", style: "background: linear-gradient(90deg, #053061, #2166ac, #4393c3, #92c5de, #d1e5f0, #f7f7f7, #fddbc7, #f4a582, #d6604d, #b2182b, #67001f)" }),
         element("div", {}, element("span", { text: `−${number(limit)} m` }), element("span", { text: "0" }), element("span", { text: `${number(limit)} m` })));

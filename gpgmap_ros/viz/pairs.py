@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 
 from gp_core.grid import Grid
+from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import Array, inverse
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.viz.rendering import STYLES, UNKNOWN, Pixels, coloured, shade, shaded
+from gpgmap_ros.viz.rendering import STYLES, UNKNOWN, Pixels, certainty, coloured, shade, shaded
 
 Layer = NDArray[np.float64]
 
@@ -28,11 +29,12 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Both maps in the target's frame, on cells that cover both."""
+    """Both maps in the target's frame, on cells that cover both. config: of the maps"""
 
     grid: Grid
     source: Side
     target: Side
+    config: Config = field(default_factory=Config, repr=False)
 
     @property
     def residual(self) -> Layer:
@@ -58,20 +60,23 @@ def pair_of(source: GPGMap, target: GPGMap, T_target_source: Array, most_cells: 
     resolution = max(target.grid.resolution, float((high - low).max()) / most_cells)
     columns, rows = np.maximum(np.ceil((high - low) / resolution).astype(int), 1)
     grid = Grid((float(low[0]), float(low[1])), (int(rows), int(columns)), resolution)
-    return _cropped(grid, _moved(source, T_target_source, grid), _moved(target, np.eye(4), grid))
+    sides = _moved(source, T_target_source, grid), _moved(target, np.eye(4), grid)
+    return _cropped(Pair(grid, *sides, target.config))
 
 
-def _cropped(grid: Grid, source: Side, target: Side) -> Pair:
+def _cropped(pair: Pair) -> Pair:
     """Without the margins in which neither map knows anything: a turned map leaves large ones."""
-    known = np.isfinite(source.elevation) | np.isfinite(target.elevation)
+    grid, sides = pair.grid, (pair.source, pair.target)
+    known = np.isfinite(pair.source.elevation) | np.isfinite(pair.target.elevation)
     if not known.any():
-        return Pair(grid, source, target)
+        return pair
     rows, columns = (np.flatnonzero(known.any(axis=axis)) for axis in (1, 0))
     part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     h = grid.resolution
     corner = (grid.origin[0] + columns[0] * h, grid.origin[1] + rows[0] * h)
     own = Grid(corner, (int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1), h)
-    return Pair(own, *(Side(*(layer[part] for layer in vars(side).values())) for side in (source, target)))
+    source, target = (Side(*(layer[part] for layer in vars(side).values())) for side in sides)
+    return Pair(own, source, target, pair.config)
 
 
 def _corners(gpgmap: GPGMap) -> Array:
@@ -111,9 +116,9 @@ def pair_pictures(pair: Pair) -> dict[str, Pixels]:
     ends = (float(ends[0]), max(float(ends[1]), float(ends[0]) + 1e-3))
     pictures = {}
     for name, side in (("source", pair.source), ("target", pair.target)):
-        pixels = shaded(
-            coloured(side.elevation, STYLES["elevation"], ends), shade(side.gradient_x, side.gradient_y)
-        )
+        colours = coloured(side.elevation, STYLES["elevation"], ends)
+        certain = certainty(side.variance, pair.config)
+        pixels = shaded(colours, shade(side.gradient_x, side.gradient_y), certain=certain)
         pixels[~np.isfinite(side.elevation)] = UNKNOWN
         pictures[name] = pixels
     limit = residual_limit(pair)

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from gpgmap_ros.config import Config
+
 Layer = NDArray[Any]
 Pixels = NDArray[np.uint8]
 
@@ -102,10 +104,27 @@ def shade(gradient_x: Layer, gradient_y: Layer, exaggeration: float = 1.2) -> La
     return np.clip((light[2] - gx * light[0] - gy * light[1]) / np.sqrt(1.0 + gx**2 + gy**2), 0.0, 1.0)
 
 
-def shaded(pixels: Pixels, light: Layer, strength: float = 0.75) -> Pixels:
-    """Pixels darkened by the shade; flat ground keeps its colour."""
+def unknown_std(config: Config) -> float:
+    """Standard deviation of a height, in metres, from which on a cell counts as unknown."""
+    return float(np.sqrt(config.mapping.known_variance_ratio)) * config.mapping.relief_std
+
+
+def certainty(variance: Layer, config: Config) -> Layer:
+    """1 where heights are known well, falling to 0 where cells become unknown.
+
+    At the edges of the data a surface bends back to its mean: relief that is shaded there would be a rim, not ground.
+    """
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(np.clip(1.0 - variance / unknown_std(config) ** 2, 0.0, 1.0))
+
+
+def shaded(pixels: Pixels, light: Layer, strength: float = 0.75, certain: Layer | float = 1.0) -> Pixels:
+    """Pixels darkened by the shade; flat ground keeps its colour, and so does ground that is hardly known.
+
+    certain: share of the shade that is shown in each cell, see `certainty`
+    """
     flat = np.sin(LIGHT_ALTITUDE)
-    factor = np.maximum(1.0 + strength * np.nan_to_num(light - flat) / flat, DARKEST)
+    factor = np.maximum(1.0 + strength * certain * np.nan_to_num(light - flat) / flat, DARKEST)
     return np.clip(pixels * factor[..., None], 0, 255).astype(np.uint8)
 
 
@@ -114,7 +133,8 @@ def picture(gpgmap: Any, name: str, ends: tuple[float, float] | None = None) -> 
     style = STYLES[name]
     pixels = coloured(layer_values(gpgmap, name), style, ends)
     if style.shaded:
-        pixels = shaded(pixels, shade(gpgmap["gradient_x"], gpgmap["gradient_y"]))
+        light = shade(gpgmap["gradient_x"], gpgmap["gradient_y"])
+        pixels = shaded(pixels, light, certain=certainty(gpgmap["variance"], gpgmap.config))
         pixels[~np.isfinite(gpgmap["elevation"])] = UNKNOWN
     return pixels
 
@@ -124,6 +144,11 @@ def layer_values(gpgmap: Any, name: str) -> Layer:
     if name == "standard_deviation":
         return np.where(gpgmap.known, np.sqrt(gpgmap["variance"]), np.nan).astype(np.float32)
     return gpgmap[name] * np.float32(STYLES[name].factor)
+
+
+def transparent(pixels: Pixels, known: NDArray[np.bool_]) -> Pixels:
+    """(rows, columns, 4): cells that are not known let the page behind them be seen."""
+    return np.dstack([pixels, np.where(known, 255, 0).astype(np.uint8)])
 
 
 def png(pixels: Pixels, path: Path | None = None, level: int = 4) -> bytes:
