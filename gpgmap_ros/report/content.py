@@ -18,11 +18,13 @@ from gpgmap_ros.io.trajectory import Trajectory
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.report.encoding import data_uri, encoded
 from gpgmap_ros.viz.pairs import pair_of, pair_pictures, residual_limit
-from gpgmap_ros.viz.rendering import STYLES, colour_table, layer_values, limits, png, transparent, unknown_std
+from gpgmap_ros.viz.rendering import STYLES, certainty, colour_table, layer_values, limits, png, transparent
 
 LAYERS = ("elevation", "standard_deviation", "gradient_magnitude", "slope", "traversability")
 MOST_CELLS = 2_500_000
 """Cells of the page's map; a larger one is shown with coarser cells, and the page says so."""
+FADES = 16
+"""Steps in which the relief fades out at the edges of the data."""
 MOST_POSES = 4000
 MOST_VIEWS = 60
 """Closures with a picture: accepted ones first, then those that came nearest to it."""
@@ -57,14 +59,17 @@ def layers_of(gpgmap: GPGMap, names: Iterable[str] = LAYERS, coordinates: str = 
     """The map for the page. coordinates: what x and y refer to, the map's frame unless given."""
     values = {name: layer_values(gpgmap, name) for name in names}
     frame = coordinates or f"frame '{gpgmap.frame_id}'"
-    return encoded_layers(values, gpgmap.grid, frame, unknown_std(gpgmap.config))
+    return encoded_layers(values, gpgmap.grid, frame, certainty(gpgmap))
 
 
 def encoded_layers(
-    values: Mapping[str, NDArray[Any]], grid: Grid, coordinates: str, unknown: float | None = None
+    values: Mapping[str, NDArray[Any]],
+    grid: Grid,
+    coordinates: str,
+    certain: NDArray[Any] | None = None,
 ) -> dict[str, Any]:
     """values: layers in their styles' units, all of the grid's shape
-    unknown: standard deviation in metres towards which the shading of the relief fades; None: it does not
+    certain: share of the relief's shade that is shown in each cell (viz.rendering.certainty); all of it where None
     """
     shrink = int(np.ceil(np.sqrt(grid.shape[0] * grid.shape[1] / MOST_CELLS)))
     shown = {name: shrunk(layer, shrink) for name, layer in values.items()}
@@ -80,7 +85,8 @@ def encoded_layers(
         "resolution": grid.resolution * shrink,
         "origin": list(grid.origin),
         "coordinates": coordinates,
-        "unknown_std": unknown,
+        # in coarse steps, which nobody sees and which pack well
+        "certain": None if certain is None else encoded(np.round(FADES * shrunk(certain, shrink)) / FADES),
         "note": note,
         "layers": [described(name, layer) for name, layer in shown.items()],
     }

@@ -55,9 +55,9 @@ function slope(elevation, k, step, before, after, cell) {
   return Number.isNaN(up) ? down : (down + up) / 2;
 }
 
-// Light from the north-west on the surface, by differences of the elevation; 1 on level ground, and towards ground that
-// is not known: std (or null) and the value of it at which that begins.
-function relief(elevation, rows, columns, cell, std, unknown) {
+// Light from the north-west on the surface, by differences of the elevation; 1 on level ground.
+// certain: share of the shade that is shown in each cell, or null for all of it.
+function relief(elevation, rows, columns, cell, certain) {
   const light = new Float32Array(rows * columns).fill(1);
   const [lx, ly, lz] = [-0.5, 0.5, Math.SQRT1_2];
   for (let y = 0; y < rows; y++) {
@@ -67,8 +67,7 @@ function relief(elevation, rows, columns, cell, std, unknown) {
       const gx = 1.2 * slope(elevation, k, 1, x > 0, x < columns - 1, cell);
       const gy = 1.2 * slope(elevation, k, columns, y > 0, y < rows - 1, cell);
       const shade = Math.max(0, (lz - gx * lx - gy * ly) / Math.sqrt(1 + gx * gx + gy * gy));
-      const certain = std && unknown ? Math.max(0, 1 - (std[k] / unknown) ** 2) || 0 : 1;
-      light[k] = Math.max(0.35, 1 + 0.75 * certain * (shade / lz - 1));
+      light[k] = Math.max(0.35, 1 + 0.75 * (certain ? certain[k] : 1) * (shade / lz - 1));
     }
   }
   return light;
@@ -122,8 +121,8 @@ async function startMap() {
     $("map-message").textContent = `This browser can't unpack the map (${error.message}): use one from 2023 or later.`;
     return;
   }
-  const std = shown.values[map.layers.findIndex((layer) => layer.name === "standard_deviation")] ?? null;
-  shown.light = relief(shown.values[0], map.rows, map.columns, map.resolution, std, map.unknown_std);
+  const certain = map.certain ? await decode(map.certain, map.rows, map.columns) : null;
+  shown.light = relief(shown.values[0], map.rows, map.columns, map.resolution, certain);
   map.layers.forEach((layer, k) =>
     $("layers").append(element("button", { role: "tab", "aria-selected": k === 0, "data-layer": layer.name, text: layer.title, onclick: () => choose(k) })),
   );

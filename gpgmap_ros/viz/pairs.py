@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 
 from gp_core.grid import Grid
-from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import Array, inverse
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.viz.rendering import STYLES, UNKNOWN, Pixels, certainty, coloured, shade, shaded
@@ -19,22 +18,23 @@ Layer = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One map on the common cells. elevation, gradient_x, gradient_y, variance: NaN where unknown"""
+    """One map on the common cells. elevation, gradient_x, gradient_y, variance: NaN where unknown
+    certain: how well the slope is known, 0 to 1"""
 
     elevation: Layer
     gradient_x: Layer
     gradient_y: Layer
     variance: Layer
+    certain: Layer
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Both maps in the target's frame, on cells that cover both. config: of the maps"""
+    """Both maps in the target's frame, on cells that cover both."""
 
     grid: Grid
     source: Side
     target: Side
-    config: Config = field(default_factory=Config, repr=False)
 
     @property
     def residual(self) -> Layer:
@@ -60,23 +60,20 @@ def pair_of(source: GPGMap, target: GPGMap, T_target_source: Array, most_cells: 
     resolution = max(target.grid.resolution, float((high - low).max()) / most_cells)
     columns, rows = np.maximum(np.ceil((high - low) / resolution).astype(int), 1)
     grid = Grid((float(low[0]), float(low[1])), (int(rows), int(columns)), resolution)
-    sides = _moved(source, T_target_source, grid), _moved(target, np.eye(4), grid)
-    return _cropped(Pair(grid, *sides, target.config))
+    return _cropped(grid, _moved(source, T_target_source, grid), _moved(target, np.eye(4), grid))
 
 
-def _cropped(pair: Pair) -> Pair:
+def _cropped(grid: Grid, source: Side, target: Side) -> Pair:
     """Without the margins in which neither map knows anything: a turned map leaves large ones."""
-    grid, sides = pair.grid, (pair.source, pair.target)
-    known = np.isfinite(pair.source.elevation) | np.isfinite(pair.target.elevation)
+    known = np.isfinite(source.elevation) | np.isfinite(target.elevation)
     if not known.any():
-        return pair
+        return Pair(grid, source, target)
     rows, columns = (np.flatnonzero(known.any(axis=axis)) for axis in (1, 0))
     part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     h = grid.resolution
     corner = (grid.origin[0] + columns[0] * h, grid.origin[1] + rows[0] * h)
     own = Grid(corner, (int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1), h)
-    source, target = (Side(*(layer[part] for layer in vars(side).values())) for side in sides)
-    return Pair(own, source, target, pair.config)
+    return Pair(own, *(Side(*(layer[part] for layer in vars(side).values())) for side in (source, target)))
 
 
 def _corners(gpgmap: GPGMap) -> Array:
@@ -92,6 +89,7 @@ def _moved(gpgmap: GPGMap, T: Array, grid: Grid) -> Side:
         name: gpgmap[name].astype(np.float64)
         for name in ("elevation", "gradient_x", "gradient_y", "variance")
     }
+    layers["certain"] = certainty(gpgmap).astype(np.float64)
     z = np.full(x.shape, T[2, 3] + float(np.nanmedian(layers["elevation"])) if gpgmap.known.any() else 0.0)
     for _ in range(2):  # which cell is below depends on the height, a little, where T tilts
         u = back[0, 0] * x + back[0, 1] * y + back[0, 2] * z + back[0, 3]
@@ -105,7 +103,8 @@ def _moved(gpgmap: GPGMap, T: Array, grid: Grid) -> Side:
     # the normal (-g_x, -g_y, 1) turns with the frame
     normal = np.stack([-here["gradient_x"], -here["gradient_y"], np.ones_like(u)])
     turned = np.einsum("ij,jkl->ikl", T[:3, :3], normal)
-    return Side(height, -turned[0] / turned[2], -turned[1] / turned[2], here["variance"])
+    certain = np.nan_to_num(here["certain"])
+    return Side(height, -turned[0] / turned[2], -turned[1] / turned[2], here["variance"], certain)
 
 
 def pair_pictures(pair: Pair) -> dict[str, Pixels]:
@@ -117,8 +116,7 @@ def pair_pictures(pair: Pair) -> dict[str, Pixels]:
     pictures = {}
     for name, side in (("source", pair.source), ("target", pair.target)):
         colours = coloured(side.elevation, STYLES["elevation"], ends)
-        certain = certainty(side.variance, pair.config)
-        pixels = shaded(colours, shade(side.gradient_x, side.gradient_y), certain=certain)
+        pixels = shaded(colours, shade(side.gradient_x, side.gradient_y), certain=side.certain)
         pixels[~np.isfinite(side.elevation)] = UNKNOWN
         pictures[name] = pixels
     limit = residual_limit(pair)

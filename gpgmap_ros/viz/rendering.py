@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from gpgmap_ros.config import Config
-
 Layer = NDArray[Any]
 Pixels = NDArray[np.uint8]
 
@@ -22,6 +20,8 @@ LIGHT_AZIMUTH, LIGHT_ALTITUDE = np.deg2rad(315.0), np.deg2rad(45.0)
 """The light comes from the north-west, as on every map."""
 DARKEST = 0.35
 """Of the light on level ground: a wall in the shade keeps a colour."""
+VAGUE_SLOPE = 0.15
+"""Standard deviation of a gradient, m/m, at which half of the shade is shown."""
 PERCENTILES = (1.5, 98.5)
 
 
@@ -104,18 +104,13 @@ def shade(gradient_x: Layer, gradient_y: Layer, exaggeration: float = 1.2) -> La
     return np.clip((light[2] - gx * light[0] - gy * light[1]) / np.sqrt(1.0 + gx**2 + gy**2), 0.0, 1.0)
 
 
-def unknown_std(config: Config) -> float:
-    """Standard deviation of a height, in metres, from which on a cell counts as unknown."""
-    return float(np.sqrt(config.mapping.known_variance_ratio)) * config.mapping.relief_std
+def certainty(gpgmap: Any) -> Layer:
+    """(rows, columns) in [0, 1]: how well the slope is known, 1/2 at a standard deviation of `VAGUE_SLOPE`.
 
-
-def certainty(variance: Layer, config: Config) -> Layer:
-    """1 where heights are known well, falling to 0 where cells become unknown.
-
-    At the edges of the data a surface bends back to its mean: relief that is shaded there would be a rim, not ground.
+    At the edges of the data the surface bends back to its mean: relief that is shaded there would be a rim, not ground.
     """
-    with np.errstate(invalid="ignore"):
-        return np.nan_to_num(np.clip(1.0 - variance / unknown_std(config) ** 2, 0.0, 1.0))
+    variance = 0.5 * (gpgmap["gradient_x_variance"] + gpgmap["gradient_y_variance"])
+    return np.nan_to_num(1.0 / (1.0 + variance / VAGUE_SLOPE**2)).astype(np.float32)
 
 
 def shaded(pixels: Pixels, light: Layer, strength: float = 0.75, certain: Layer | float = 1.0) -> Pixels:
@@ -134,7 +129,7 @@ def picture(gpgmap: Any, name: str, ends: tuple[float, float] | None = None) -> 
     pixels = coloured(layer_values(gpgmap, name), style, ends)
     if style.shaded:
         light = shade(gpgmap["gradient_x"], gpgmap["gradient_y"])
-        pixels = shaded(pixels, light, certain=certainty(gpgmap["variance"], gpgmap.config))
+        pixels = shaded(pixels, light, certain=certainty(gpgmap))
         pixels[~np.isfinite(gpgmap["elevation"])] = UNKNOWN
     return pixels
 
