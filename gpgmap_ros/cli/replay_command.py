@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             choice = choose(recording, wish_from(arguments), config.map_frame, config.base_frame)
         except ChoiceError as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(f"{', '.join(map(str, arguments.bags))}: {error}") from error
         scale = fitted(config, recording, choice.topic, given_settings(arguments))
         config = scale.config
         limits = window(recording.start, recording.end, arguments.start, arguments.stop)

@@ -185,8 +185,15 @@ class Recording:
             except DAMAGE as error:
                 self._missing.append(f"{path}: its metadata can't be used ({_one_line(error)})")
         files = sorted(item for item in path.iterdir() if _ending(item) in FILES)
+        if not files and (path / "metadata.yaml").exists():
+            raise BagError(
+                f"{path}: there is only metadata.yaml in it: copy the .mcap or .db3 files that belong to it"
+            )
         if not files:
-            raise BagError(f"{path}: no bag: there is no metadata.yaml, .mcap, .db3 or .bag file in it")
+            raise BagError(
+                f"{path}: no bag: there is no metadata.yaml, .mcap, .db3 or .bag file in it; name the folder that"
+                " `ros2 bag record` made"
+            )
         if not (path / "metadata.yaml").exists():
             self._missing.append(f"{path}: has no metadata.yaml: the recorder was killed; read file by file")
         for file in files:
@@ -205,6 +212,10 @@ class Recording:
                 return self._opened_file(unpacked)
             except BagError as error:
                 raise BagError(str(error).replace(str(unpacked), str(path))) from error
+        if path.stat().st_size == 0:
+            raise BagError(
+                f"{path}: is empty (0 bytes): the recording or the copy did not get that far; copy it again"
+            )
         opener = _ros1_part if ending in (".bag", ".active") else _ros2_part
         try:
             return opener(path)

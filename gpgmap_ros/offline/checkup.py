@@ -8,11 +8,13 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpgmap_ros import __version__
 from gpgmap_ros.config import Config
 from gpgmap_ros.findings import GOOD, NOTE, WRONG, Finding
 from gpgmap_ros.io.bags import BagError
@@ -31,6 +33,8 @@ LOOK_CLOUDS = 200
 
 # -- the installation ------------------------------------------------------------------------------------
 
+LEAST_DISK = 1.0
+"""GB that should be free where results are written."""
 NEEDED = ("numpy", "scipy", "numba", "PyYAML", "matplotlib", "rosbags")
 OPTIONAL = {
     "laspy": "reads LAS and LAZ for `gpgmap map`: pip install laspy lazrs",
@@ -41,6 +45,8 @@ ROS_MODULES = ("rclpy", "sensor_msgs.msg", "nav_msgs.msg", "tf2_msgs.msg", "grid
 
 
 def installation() -> Iterator[Finding]:
+    yield Finding("gpgmap", GOOD, f"{__version__}, in {Path(__file__).resolve().parent.parent}")
+    yield _machine()
     version = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 10)
     yield Finding(
@@ -55,6 +61,19 @@ def installation() -> Iterator[Finding]:
         yield _package(name, NOTE, what)
     yield _cache()
     yield from _ros()
+
+
+def _machine() -> Finding:
+    """What decides how fast it is and how large a map may become."""
+    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    free = shutil.disk_usage(Path.cwd()).free / 1e9
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    text = (
+        f"{platform.machine()}, {cores} cores, {gigabytes:.1f} GB of memory, {free:.1f} GB free on this disk"
+    )
+    if free < LEAST_DISK:
+        return Finding("machine", NOTE, text, "make room: a run takes up to some hundred MB")
+    return Finding("machine", GOOD, text)
 
 
 def _package(name: str, otherwise: str, remedy: str) -> Finding:
@@ -110,13 +129,22 @@ def _importable(name: str) -> bool:
 
 def recording_findings(paths: list[Path], wish: Wish, config: Config) -> Iterator[Finding]:
     """From what is in it to what the pipeline would do with it."""
+    try:
+        yield from _recording(paths, wish, config)
+    except BagError as error:
+        yield Finding("recording", WRONG, str(error), "without it nothing can be mapped")
+
+
+def _recording(paths: list[Path], wish: Wish, config: Config) -> Iterator[Finding]:
     with Recording(paths) as recording:
         for topic in sorted(recording.topics.values(), key=lambda item: item.name):
             yield Finding("topic", GOOD, f"{topic.name}  {topic.type_name}  {topic.count} messages")
         try:
             choice = choose(recording, wish, config.map_frame, config.base_frame)
         except (ChoiceError, CloudError, BagError) as error:
-            yield Finding("choice", WRONG, str(error), "decide with --topic, --odom, --tf or --still")
+            yield Finding(
+                "choice", WRONG, str(error), "--topic, --odom, --tf and --still decide what is used"
+            )
             yield from (Finding("damage", WRONG, text) for text in recording.losses)
             return
         yield from (Finding("choice", GOOD, text) for text in choice.reasons)

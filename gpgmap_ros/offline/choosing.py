@@ -145,10 +145,18 @@ def _cloud_topic(
             raise ChoiceError(f"{wanted} {what}; clouds are on {', '.join(names) or 'no topic'}")
         return wanted, _first(recording, wanted, decoder)
     if not candidates:
+        silent = [item.name for item in recording.of_type(CLOUD)]
+        if silent:
+            raise ChoiceError(
+                f"no cloud was recorded on {', '.join(silent)}: was the driver running, and could the recorder hear it"
+                " (quality of service)? Record again"
+            )
         there = (
             ", ".join(f"{item.name} ({item.type_name})" for item in recording.topics.values()) or "nothing"
         )
-        raise ChoiceError(f"there are no point clouds ({CLOUD}) in it; it has {there}")
+        raise ChoiceError(
+            f"there are no point clouds ({CLOUD}) in it; it has {there}. Record the topic of the clouds as well"
+        )
     firsts: dict[str, Any] = {}
     for name in names:
         cloud = _first(recording, name, decoder)
