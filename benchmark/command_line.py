@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from figures import record
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -62,6 +64,26 @@ def replay(folder: Path, bag: Path, keep: bool) -> None:
         print(f"    {name:<20} {seconds:6.2f} s")
     if keep:
         record("nclt_replay", f"gpgmap replay {bag.name}", replay_figures(summary))
+        photograph(folder / "run" / "report.html", ROOT / "docs" / "command_line" / "report.png")
+
+
+def photograph(report: Path, to: Path) -> None:
+    """The upper part of a report as a browser shows it, for the documentation."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        print(f"{to.name} stays as it is: no Chromium (sudo apt install chromium)")
+        return
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(
+            [
+                browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                "--window-size=1280,1690", "--blink-settings=preferredColorScheme=1", f"--user-data-dir={profile}",
+                "--virtual-time-budget=20000", f"--screenshot={to}", report.resolve().as_uri(),
+            ],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    Image.open(to).convert("RGB").resize((960, 1268), Image.Resampling.LANCZOS).save(to, optimize=True)
+    print(f"the report's picture is in {to.relative_to(ROOT)}")
 
 
 def replay_figures(summary: dict[str, Any]) -> dict[str, str | int]:
@@ -127,7 +149,9 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--points", type=int, nargs="*", default=[2_000_000, 20_000_000])
     parser.add_argument(
-        "--record", action="store_true", help="keep the replay's figures for the documentation (figures.py)"
+        "--record",
+        action="store_true",
+        help="keep the replay's figures (figures.py) and the picture of its report for the documentation",
     )
     arguments = parser.parse_args()
     data = Path(os.environ.get("GPGMAP_DATA", ROOT.parent / "shared" / "data"))

@@ -13,7 +13,7 @@ from gpgmap_ros.io.trajectory import Trajectory
 from gpgmap_ros.mapping import GPGMap
 
 
-@dataclass
+@dataclass(eq=False)
 class Drive:
     """One stretch of a recording whose poses are in one frame.
 

@@ -121,6 +121,9 @@ def test_two_drives_a_day_apart_are_joined_by_closures(gpgmap, small, drive_bags
     ]
     assert placed_as(truth, tmp_path / "out", len(truth)) < 0.2
     assert "another drive begins" in (tmp_path / "out" / "report.html").read_text()
+    said = gpgmap("evaluate", "out", "--truth", "out/trajectory.txt").stdout
+    assert "odometry   several drives, each in a frame of its own" in said
+    assert "ATE 0.000 m rmse" in said
     graph = (tmp_path / "out" / "closures.g2o").read_text().splitlines()
     edges = sum(line.startswith("EDGE") for line in graph)
     odometry = sum(row["submaps"] - 1 for row in summary["drives"])
