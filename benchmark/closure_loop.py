@@ -1,6 +1,6 @@
 """A real loop, driven by a real robot: is the return to the start found, is anything false found, what drift is left?
 
-python benchmark/closure_loop.py [--settings mapping.resolution=0.3 ...] [--check-reference]
+python benchmark/closure_loop.py [--settings mapping.resolution=0.3 ...] [--check-reference] [--record NAME]
 
 Replays bag_nclt_loop (558 m on a campus) through the mapping pipeline with the default settings, hands each finished
 submap to the LoopCloser, and compares with a reference that was not made with our maps (closure_nclt.py). A closure is
@@ -16,6 +16,7 @@ import time
 import numpy as np
 from closure_nclt import Array, check_reference, difference, read_loop, reference, submaps_of
 from closure_terrain import data_folder
+from figures import record
 
 from gpgmap_ros.closure import LoopCloser
 from gpgmap_ros.config import Config, with_settings
@@ -31,6 +32,9 @@ def main() -> int:
     )
     parser.add_argument("--settings", nargs="*", default=[], help="name=value, where not the default's")
     parser.add_argument("--check-reference", action="store_true", help="repeat the reference by GICP")
+    parser.add_argument(
+        "--record", metavar="NAME", help="keep the figures for the documentation (figures.py)"
+    )
     args = parser.parse_args()
     folder = data_folder()
     if folder is None or not (folder / "bag_nclt_loop").is_dir():
@@ -83,6 +87,22 @@ def main() -> int:
     print(f"closures found: {found}, false ones: {false}")
     print(f"drift at the end, before: {before[0]:.2f} m and {before[1]:.2f} deg", end="")
     print(f"; after: {after[0]:.2f} m and {after[1]:.2f} deg")
+    if args.record:
+        settings = f" --settings {' '.join(args.settings)}" if args.settings else ""
+        record(
+            args.record,
+            f"python benchmark/closure_loop.py{settings}",
+            {
+                "submaps": len(submaps),
+                "compared": len(compared),
+                "closures": found,
+                "false": false,
+                "before_m": f"{before[0]:.2f}",
+                "before_deg": f"{before[1]:.2f}",
+                "after_m": f"{after[0]:.2f}",
+                "after_deg": f"{after[1]:.2f}",
+            },
+        )
     return 0
 
 

@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,17 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import record
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-# For scans thinned to 0.5 m: cells and length scale to match, and submaps large enough to share ground.
-LOOP = {
-    "mapping.resolution": 0.3,
-    "mapping.length_scale": 1.0,
-    "submap.size": 60.0,
-    "submap.max_distance": 25.0,
-}
 SURVEY_EDGE = 300.0  # metres
 TARGET_REPLAY, TARGET_POINTS = 20.0, 5e6
 
@@ -52,12 +48,10 @@ def gpgmap(*arguments: object, one_core: bool = False) -> tuple[dict[str, Any], 
     return json.loads(result.stdout), time.monotonic() - begin, cpu
 
 
-def replay(folder: Path, bag: Path) -> None:
-    settings = [part for name, value in LOOP.items() for part in ("--set", f"{name}={value}")]
-    gpgmap(
-        "replay", bag, "--out", folder / "warm", "--to", 60, *settings
-    )  # compiles what was not compiled before: clouds, submaps and comparisons
-    summary, clock, cpu = gpgmap("replay", bag, "--out", folder / "run", *settings)
+def replay(folder: Path, bag: Path, keep: bool) -> None:
+    # compiles what was not compiled before: clouds, submaps and comparisons
+    gpgmap("replay", bag, "--out", folder / "warm", "--to", 60)
+    summary, clock, cpu = gpgmap("replay", bag, "--out", folder / "run")
     data, mapping = summary["seconds_of_data"], summary["seconds"]["mapping"]
     print(f"{bag.name}: {summary['clouds']['used']} clouds, {data:.0f} s of data, {summary['way_m']:.0f} m,"
           f" {summary['submaps']} submaps, {summary['closures']['accepted']} of {summary['closures']['compared']}"
@@ -68,6 +62,43 @@ def replay(folder: Path, bag: Path) -> None:
     print(f"  processors                      {cpu:6.1f} s   load of the machine {os.getloadavg()[0]:.1f}")
     for name, seconds in summary["timings_s"].items():
         print(f"    {name:<20} {seconds:6.2f} s")
+    if keep:
+        record("nclt_replay", f"gpgmap replay {bag.name}", replay_figures(summary))
+        photograph(folder / "run" / "report.html", ROOT / "docs" / "command_line" / "report.png")
+
+
+def photograph(report: Path, to: Path) -> None:
+    """The upper part of a report as a browser shows it, for the documentation."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        print(f"{to.name} stays as it is: no Chromium (sudo apt install chromium)")
+        return
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(
+            [
+                browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                "--window-size=1280,1690", "--blink-settings=preferredColorScheme=1", f"--user-data-dir={profile}",
+                "--virtual-time-budget=20000", f"--screenshot={to}", report.resolve().as_uri(),
+            ],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    Image.open(to).convert("RGB").resize((960, 1268), Image.Resampling.LANCZOS).save(to, optimize=True)
+    print(f"the report's picture is in {to.relative_to(ROOT)}")
+
+
+def replay_figures(summary: dict[str, Any]) -> dict[str, str | int]:
+    """What the documentation quotes of a replay, from its run.json: nothing that depends on the machine's speed."""
+    closures = summary["closures"]
+    return {
+        "clouds": summary["clouds"]["used"],
+        "seconds": f"{summary['seconds_of_data']:.0f}",
+        "way_m": f"{summary['way_m']:.0f}",
+        "submaps": summary["submaps"],
+        "cell_m": f"{summary['map']['resolution_m']:g}",
+        "compared": closures["compared"],
+        "accepted": closures["accepted"],
+        "largest_correction_m": f"{closures['largest_correction_m']:.1f}",
+    }
 
 
 def survey(folder: Path, count: int) -> None:
@@ -100,8 +131,7 @@ def survey(folder: Path, count: int) -> None:
 
 def profile(folder: Path, bag: Path) -> None:
     """The functions in which a replay spends its time, by their own time."""
-    settings = [part for name, value in LOOP.items() for part in ("--set", f"{name}={value}")]
-    command = ["-m", "gpgmap_ros.cli", "replay", str(bag), "--out", str(folder / "profiled"), *settings]
+    command = ["-m", "gpgmap_ros.cli", "replay", str(bag), "--out", str(folder / "profiled")]
     out = folder / "profile"
     subprocess.run(
         [sys.executable, "-m", "cProfile", "-o", str(out), *command],
@@ -117,21 +147,26 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--points", type=int, nargs="+", default=[2_000_000, 20_000_000])
+    parser.add_argument("--points", type=int, nargs="*", default=[2_000_000, 20_000_000])
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="keep the replay's figures (figures.py) and the picture of its report for the documentation",
+    )
     arguments = parser.parse_args()
     data = Path(os.environ.get("GPGMAP_DATA", ROOT.parent / "shared" / "data"))
     bag = data / "bag_nclt_loop"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if bag.is_dir():
-            replay(folder, bag)
+            replay(folder, bag, arguments.record)
             if arguments.profile:
                 profile(folder, bag)
         else:
             print(f"replay skipped: no {bag}; set GPGMAP_DATA")
         target = f"target {TARGET_POINTS / 1e6:.0f} M points/s and core"
         print(f"gpgmap map, NPZ, {SURVEY_EDGE:.0f} x {SURVEY_EDGE:.0f} m in cells of 0.5 m ({target}):")
-        for count in arguments.points:
+        for count in arguments.points or ():
             survey(folder, count)
 
 

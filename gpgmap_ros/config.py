@@ -347,6 +347,19 @@ class ClosureConfig(Checked):
 
 
 @dataclass(frozen=True)
+class DriveConfig(Checked):
+    """Where one drive ends and the next begins when recordings are replayed: at a pair of successive poses that no
+    motion of the robot connects. Each drive has an odometry frame of its own; only loop closures join them.
+    """
+
+    max_gap: float = setting(60.0, "a longer time between two poses ends a drive", "s", 0.01, 1e7)
+    max_jump: float = setting(1.0, "distance that two poses may differ by at any time", "m", 0.001, 1e5)
+    max_speed: float = setting(20.0, "what each second between them adds to it", "m/s", 0.01, 1e4)
+    max_turn: float = setting(30.0, "angle that two poses may differ by at any time", "deg", 0.1, 180.0)
+    max_turn_rate: float = setting(180.0, "what each second between them adds to it", "deg/s", 0.1, 1e5)
+
+
+@dataclass(frozen=True)
 class Config(Checked):
     """All settings. Groups are nested; the settings outside a group belong to the node."""
 
@@ -385,6 +398,7 @@ class Config(Checked):
     visual: VisualConfig = field(default_factory=VisualConfig)
     submap: SubmapConfig = field(default_factory=SubmapConfig)
     closure: ClosureConfig = field(default_factory=ClosureConfig)
+    drive: DriveConfig = field(default_factory=DriveConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()

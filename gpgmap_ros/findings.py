@@ -15,3 +15,8 @@ class Finding:
     status: str
     text: str
     remedy: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The text with its remedy, for where there is one line for both."""
+        return f"{self.text}; {self.remedy}" if self.remedy else self.text

@@ -92,6 +92,7 @@ class MappingPipeline:
             self.submaps = SubmapStore(self._folder / "submaps", config)
         self._next_id = self.submaps.next_id if self.submaps else 0
         self._numbering = threading.Lock()
+        self._past_sessions: set[int] = set()
         local, submap = config.mapping, submap_mapping(config)
         # Their tables are made now, and not when the first cloud waits.
         for mapping, tiles in ((local, None), (local, GLANCE), (submap, None)):
@@ -118,6 +119,21 @@ class MappingPipeline:
         self._forget_passing()
         self._session = 0
         self._stamp = 0
+
+    def begin_drive(self, ended_by: str) -> tuple[Submap | None, str]:
+        """Start anew with poses in another frame: end the submap that is being made, forget the map.
+
+        Returns what the submap became, and why it is not on the disk if so, as for a submap that a cloud ends.
+        """
+        unfinished = self._submap
+        self._past_sessions.add(self._session)
+        self.reset()
+        return (None, "") if unfinished is None else self._end_submap(EndedSubmap(unfinished, ended_by))
+
+    @property
+    def session(self) -> int:
+        """What the submaps being made have as `Submap.session`; 0 before the first cloud."""
+        return self._session
 
     def _forget_passing(self) -> None:
         """What belongs to the map of the moment and not to the map."""
@@ -185,7 +201,7 @@ class MappingPipeline:
         elevation_map.forget(verdict.released)
         xyz, variance = ground.xyz[verdict.passed], variance[verdict.passed]
         used = elevation_map.add(xyz, variance)
-        self._stamp, self._session = max(self._stamp, stamp), self._session or stamp
+        self._stamp, self._session = max(self._stamp, stamp), self._session or self._new_session(stamp)
         submap, error = self._add_to_submap(xyz, variance, verdict.released, T_map_robot, stamp)
         return CloudReport(
             points=len(points_sensor),
@@ -264,10 +280,19 @@ class MappingPipeline:
         if ended_by is None:
             return None, ""
         ended, self._submap = EndedSubmap(self._submap, ended_by), None
+        return self._end_submap(ended)
+
+    def _end_submap(self, ended: EndedSubmap) -> tuple[Submap | None, str]:
         if self._later is None:
             return self.complete(ended)
         self._later(ended)
         return None, ""
+
+    def _new_session(self, stamp: int) -> int:
+        """The stamp of the first cloud, or the next number that is free: clocks may have been set back."""
+        while stamp in self._past_sessions:
+            stamp += 1
+        return stamp
 
     def _finished(self, ended: EndedSubmap) -> Submap | None:
         with self._numbering:

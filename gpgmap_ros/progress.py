@@ -36,7 +36,9 @@ class ProgressBar:
     def advance(self, amount: float = 1.0, note: str | None = None) -> None:
         self.update(self._done + amount, note)
 
-    def update(self, done: float, note: str | None = None) -> None:
+    def update(self, done: float, note: str | None = None, total: float | None = None) -> None:
+        """`done` of `total`, which stays what it was unless it is given."""
+        self._total = self._total if total is None else max(float(total), 1e-12)
         self._done = min(max(done, self._done), self._total)
         if note is not None:
             self._note = note

@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             choice = choose(recording, wish_from(arguments), config.map_frame, config.base_frame)
         except ChoiceError as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(f"{', '.join(map(str, arguments.bags))}: {error}") from error
         scale = fitted(config, recording, choice.topic, given_settings(arguments))
         config = scale.config
         limits = window(recording.start, recording.end, arguments.start, arguments.stop)
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
             },
         )
         reasons = [*choice.reasons, *([scale.reason] if scale.reason else [])]
-        for text in (*reasons, *(f"warning: {item}" for item in choice.warnings)):
+        for text in reasons:
             say(arguments, f"  {text}")
         summary = first_summary(name, arguments.bags, choice, reasons)
         folder.begin(summary, config)
@@ -130,19 +130,14 @@ def replayed(
         bar.update(0, "map")
         gpgmap = replay.stitched()
         summary["status"] = "interrupted" if interrupted else "complete"
-        seconds = (
-            (replay.odometry.stamps[-1] - replay.odometry.stamps[0]) / 1e9
-            if len(replay.odometry) > 1
-            else 0.0
-        )
-        summary["times_real_time"] = round(float(seconds) / mapped, 2) if seconds else None
+        seconds = sum(drive.seconds for drive in replay.drives)
+        summary["times_real_time"] = round(seconds / mapped, 2) if seconds else None
         summary["losses"] = list(recording.losses)
         summary = write_results(folder, replay, gpgmap, summary, lambda stage: bar.advance(1, stage))
         if viewer is not None and gpgmap is not None:
             viewer.map(gpgmap)
             if replay.closer is not None:
                 viewer.graph(replay.closer.closures, replay.closer.poses, replay.corrected.positions)
-        summary["warnings"] = [*choice.warnings, *summary["warnings"]]
         summary["seconds"] = {"mapping": round(mapped, 3), "all": round(time.monotonic() - begin, 3)}
         write_json(folder.summary, summary)
     if arguments.json:
@@ -199,16 +194,19 @@ def follow(
     first = limits[0] if limits[0] is not None else recording.start
     last = recording.end if limits[1] is None else min(limits[1], recording.end or limits[1])
     total = (last - first) / 1e9 if first is not None and last is not None else 0.0
-    begin, points = time.monotonic(), 0
+    begin, points, latest, drive = time.monotonic(), 0, first, 1
     with ending_well(replay), ProgressBar("mapping", total or 1.0) as bar:
         for step in replay.steps(*limits):
             first = step.time if first is None else first
+            if step.drive != drive and latest is not None:  # the time between two drives is not lived through
+                first, total = first + step.time - latest, max(total - (step.time - latest) / 1e9, 0.0)
+            latest, drive = step.time, step.drive
             done, spent = (step.time - first) / 1e9, time.monotonic() - begin
             points += step.report.used
             if viewer is not None:
                 viewer.step(step)
             lag = paced(replay, begin, done / rate) if rate > 0.0 else None
-            bar.update(done, note(replay.tally.used, points, done, total, spent, lag))
+            bar.update(done, note(replay.tally.used, points, done, total, spent, lag), total or 1.0)
     return bool(replay.stopped)
 
 
@@ -244,6 +242,8 @@ def note(clouds: int, points: int, done: float, total: float, spent: float, lag:
 
 def told(summary: dict[str, Any], folder: Any) -> str:
     """The result for people."""
+    from gpgmap_ros.offline.results import closures_text, drives_fact
+
     clouds, closures, map_ = summary["clouds"], summary["closures"], summary["map"]
     dropped = sum(clouds["dropped"].values())
     rows = [
@@ -253,12 +253,10 @@ def told(summary: dict[str, Any], folder: Any) -> str:
         ),
         ("way", f"{summary['way_m']:.1f} m in {summary['seconds_of_data']:.1f} s"),
         ("submaps", str(summary["submaps"])),
-        (
-            "closures",
-            f"{closures['accepted']} of {closures['compared']} comparisons accepted; they move the trajectory by up to"
-            f" {closures['largest_correction_m']:.2f} m",
-        ),
+        ("closures", closures_text(closures)[0].lower() + closures_text(closures)[1:]),
     ]
+    if len(summary["drives"]) > 1:
+        rows.insert(2, ("drives", drives_fact(summary["drives"])))
     if map_ is not None:
         rows.append(("map", f"{map_['known_m2']:,.0f} m2 known, cells of {map_['resolution_m']:g} m"))
     speed = f", {summary['times_real_time']:.1f} times real time" if summary["times_real_time"] else ""

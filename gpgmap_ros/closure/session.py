@@ -210,15 +210,19 @@ class LoopCloser:
         poses = [station.T_odom_submap @ T for station in stations for T in station.track]
         return list(zip(stamps, self.correct(stamps, poses), strict=True))
 
-    def correct(self, stamps: Sequence[int], poses: Sequence[Array]) -> list[Array]:
-        """Corrected poses T_map_x for odometry poses T_odom_x (4, 4) of the newest drive at stamps in nanoseconds.
+    def correct(self, stamps: Sequence[int], poses: Sequence[Array], drive: int | None = None) -> list[Array]:
+        """Corrected poses T_map_x for odometry poses T_odom_x (4, 4) of a drive at stamps in nanoseconds.
+
+        drive: `Submap.session` of its submaps; the newest drive unless given. Without a submap nothing is corrected.
 
         Between the beginnings of two submaps the correction goes over from one to the other; before the first and after
         the last it stays.
         """
-        if self._newest is None:
+        if drive is None and self._newest is not None:
+            drive = self._stations[self._newest].drive
+        stations = [] if drive is None else self._drive(drive)
+        if not stations:
             return [np.array(T) for T in poses]
-        stations = self._drive(self._stations[self._newest].drive)
         starts = [station.first_stamp for station in stations]
         return corrected(starts, [self.correction(station.id) for station in stations], stamps, poses)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -145,6 +146,21 @@ class Recording:
         """Topics of these types, as in `sensor_msgs/msg/PointCloud2`, by name."""
         return [topic for _, topic in sorted(self.topics.items()) if topic.type_name in type_names]
 
+    def simultaneous(self, topic: str) -> tuple[Path, Path, float] | None:
+        """Two of the bags that both have a topic, at the same time for the most seconds; None where no two do."""
+        holding = [
+            part
+            for part in self._parts
+            if part.start is not None and any(item.name == topic and item.count != 0 for item in part.topics)
+        ]
+        shared = [
+            (a.path, b.path, (min(a.end, b.end) - max(a.start, b.start)) / 1e9)
+            for a, b in combinations(holding, 2)
+            if a.start is not None and b.start is not None and a.end is not None and b.end is not None
+        ]
+        longest = max(shared, key=lambda item: item[2], default=None)
+        return longest if longest is not None and longest[2] > 0.0 else None
+
     def messages(
         self, topics: Collection[str] = (), start: int | None = None, stop: int | None = None
     ) -> Iterator[Message]:
@@ -169,8 +185,15 @@ class Recording:
             except DAMAGE as error:
                 self._missing.append(f"{path}: its metadata can't be used ({_one_line(error)})")
         files = sorted(item for item in path.iterdir() if _ending(item) in FILES)
+        if not files and (path / "metadata.yaml").exists():
+            raise BagError(
+                f"{path}: there is only metadata.yaml in it: copy the .mcap or .db3 files that belong to it"
+            )
         if not files:
-            raise BagError(f"{path}: no bag: there is no metadata.yaml, .mcap, .db3 or .bag file in it")
+            raise BagError(
+                f"{path}: no bag: there is no metadata.yaml, .mcap, .db3 or .bag file in it; name the folder that"
+                " `ros2 bag record` made"
+            )
         if not (path / "metadata.yaml").exists():
             self._missing.append(f"{path}: has no metadata.yaml: the recorder was killed; read file by file")
         for file in files:
@@ -189,6 +212,10 @@ class Recording:
                 return self._opened_file(unpacked)
             except BagError as error:
                 raise BagError(str(error).replace(str(unpacked), str(path))) from error
+        if path.stat().st_size == 0:
+            raise BagError(
+                f"{path}: is empty (0 bytes): the recording or the copy did not get that far; copy it again"
+            )
         opener = _ros1_part if ending in (".bag", ".active") else _ros2_part
         try:
             return opener(path)

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpgmap_ros.config import Config
 from gpgmap_ros.config_file import load_config, save_config
 from gpgmap_ros.io.geotiff import Crs
@@ -25,6 +27,9 @@ from gpgmap_ros.io.map_products import read_map_npz
 from gpgmap_ros.io.staged import write_json
 from gpgmap_ros.io.trajectory import Trajectory, read_tum
 from gpgmap_ros.mapping import GPGMap, SubmapStore
+
+MOST_BYTES = 256 << 20
+"""Of a JSON file that is read: tens of thousands of comparisons."""
 
 
 class RunError(ValueError):
@@ -86,14 +91,19 @@ class RunFolder:
     def check(self) -> None:
         """RunError where this is no run."""
         if not self.summary.is_file():
-            raise RunError(f"{self.path}: no run of gpgmap: there is no run.json in it")
+            raise RunError(
+                f"{self.path}: no run of gpgmap: there is no run.json in it; name the folder of --out"
+            )
 
     def read_summary(self) -> dict[str, Any]:
+        """RunError where it is damaged, or not one that a run has written."""
         self.check()
-        try:
-            return dict(json.loads(self.summary.read_text()))
-        except ValueError as error:
-            raise RunError(f"{self.summary}: damaged: {error}") from error
+        found = _read_json(self.summary)
+        if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
+            raise RunError(
+                f"{self.summary}: damaged: it does not say what kind of run it is of; run it again"
+            )
+        return found
 
     def read_config(self) -> Config:
         return load_config(self.config) if self.config.exists() else Config()
@@ -112,8 +122,49 @@ class RunFolder:
         self.check()
         if not self.closures.exists():
             raise RunError(f"{self.path}: there are no closures in it")
-        return list(json.loads(self.closures.read_text()))
+        found = _read_json(self.closures)
+        if not isinstance(found, list):
+            raise RunError(f"{self.closures}: damaged: it is no list of comparisons; run it again")
+        for number, row in enumerate(found):
+            _check_closure(row, f"{self.closures}: damaged: comparison {number}")
+        return found
 
     def open_submaps(self) -> SubmapStore:
         self.check()
         return SubmapStore(self.submaps, self.read_config())
+
+
+def _read_json(path: Path) -> Any:
+    """What a file of a run holds; RunError where it is not what `write_json` writes."""
+    remedy = "run it again"
+    try:
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+            raise RunError(
+                f"{path}: no file of a run: larger than {MOST_BYTES >> 20} MB, or no file; {remedy}"
+            )
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise RunError(f"{path}: damaged: it is nested too deeply; {remedy}") from None
+    except RunError:
+        raise
+    except ValueError as error:
+        raise RunError(f"{path}: damaged: {error}; {remedy}") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _check_closure(row: Any, where: str) -> None:
+    """RunError unless this is a comparison of two submaps as `closures.json` has them."""
+    if not isinstance(row, dict):
+        raise RunError(f"{where} has no fields; run it again")
+    for name, kind in (("a", int), ("b", int), ("accepted", bool), ("T_a_b", list)):
+        if not isinstance(row.get(name), kind):
+            raise RunError(f"{where} has no '{name}' that could be read; run it again")
+    try:
+        T = np.array(row["T_a_b"], dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        T = np.empty(0)
+    if T.shape != (4, 4) or not np.isfinite(T).all():
+        raise RunError(f"{where} has a 'T_a_b' that is no pose; run it again")

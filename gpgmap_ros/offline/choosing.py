@@ -19,6 +19,8 @@ PEEK_SECONDS, PEEK_MESSAGES = 10.0, 20_000
 """How much of the poses is looked at, from the beginning."""
 CLEARLY_MORE = 2.0
 """A cloud topic with this many times the points of the next one is taken without asking."""
+MOST_OVERLAP = 1.0
+"""Seconds of one topic that two bags of one recording may share, where the recorder went from one to the next."""
 USUAL_MAP_FRAMES = ("odom", "map", "world")
 
 
@@ -99,6 +101,12 @@ def choose(recording: Recording, wish: Wish, map_frame: str, base_frame: str) ->
     reasons: list[str] = []
     warnings: list[str] = []
     topic, cloud = _cloud_topic(recording, wish.topic, decoder, reasons)
+    both = recording.simultaneous(topic)
+    if both is not None and both[2] > MOST_OVERLAP:
+        raise ChoiceError(
+            f"{both[0]} and {both[1]} have clouds on {topic} from the same {both[2]:.0f} s: these are two robots, or"
+            " one recording twice; replay them one by one"
+        )
     sensor_frame = frame(cloud.header.frame_id)
     transform_topics = tuple(item.name for item in recording.of_type(*TF_TYPES))
     tree = _tree(recording, transform_topics, decoder)
@@ -137,10 +145,18 @@ def _cloud_topic(
             raise ChoiceError(f"{wanted} {what}; clouds are on {', '.join(names) or 'no topic'}")
         return wanted, _first(recording, wanted, decoder)
     if not candidates:
+        silent = [item.name for item in recording.of_type(CLOUD)]
+        if silent:
+            raise ChoiceError(
+                f"no cloud was recorded on {', '.join(silent)}: was the driver running, and could the recorder hear it"
+                " (quality of service)? Record again"
+            )
         there = (
             ", ".join(f"{item.name} ({item.type_name})" for item in recording.topics.values()) or "nothing"
         )
-        raise ChoiceError(f"there are no point clouds ({CLOUD}) in it; it has {there}")
+        raise ChoiceError(
+            f"there are no point clouds ({CLOUD}) in it; it has {there}. Record the topic of the clouds as well"
+        )
     firsts: dict[str, Any] = {}
     for name in names:
         cloud = _first(recording, name, decoder)

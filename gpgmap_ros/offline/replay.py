@@ -5,6 +5,9 @@ for step in replay.steps():         # one for each cloud; stop whenever you like
     print(step.stamp, step.report)
 replay.end()                        # the last submap, and its closures
 gpgmap = replay.stitched()          # one map, under corrected poses
+
+A gap of time or a jump of the poses begins another drive, with an odometry frame of its own. Drives that closures join
+are one part of the result; what nothing joins is a part by itself (`parts`), with a map of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ import numpy as np
 
 from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.closure.session import LoopCloser, LoopClosure, known_covariances
-from gpgmap_ros.config import Config
+from gpgmap_ros.config import Config, DriveConfig
+from gpgmap_ros.findings import GOOD, Finding
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
@@ -31,6 +35,9 @@ from gpgmap_ros.mapping.stitching import MOST_CELLS, Stitcher, stitch
 from gpgmap_ros.mapping.submap_store import SubmapInfo
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.offline.choosing import Choice
+from gpgmap_ros.offline.cloud_checks import CloudChecks, drive_findings
+from gpgmap_ros.offline.continuity import HOPELESS, Break
+from gpgmap_ros.offline.drives import Drive, Part, parts_of, trajectory_of
 from gpgmap_ros.offline.poses import OdometryPoses, Poses, SensorPose, StillPoses, TfPoses, frame, nanoseconds
 from gpgmap_ros.pipeline import CloudReport, EndedSubmap, MappingPipeline
 from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
@@ -51,6 +58,7 @@ class Step:
     stamp: of the cloud; time: of the recording; nanoseconds
     pose: of the sensor; points: (N, 3) in the sensor's frame
     submaps, closures: finished, and what they were compared with, since the step before: done beside the mapping
+    drive: number of the drive, from 1
     """
 
     stamp: int
@@ -60,6 +68,7 @@ class Step:
     report: CloudReport
     submaps: list[Submap]
     closures: list[LoopClosure]
+    drive: int = 1
 
 
 @dataclass
@@ -92,17 +101,19 @@ class Replay:
     """Maps one recording. `config` decides everything but where clouds and poses come from: that is `choice`.
 
     tally: what happened so far; closer: closures between submaps, None where those are off
+    drives: those begun so far
     Finished submaps are in the folder `submaps` of `config.map_folder`, or in memory where that is not set.
     """
 
     def __init__(self, recording: Recording, choice: Choice, config: Config) -> None:
         self._recording, self._choice, self._config = recording, choice, config
         self._pipeline = MappingPipeline(config, self._ended)
-        self._poses = poses_for(choice)
+        self._poses = poses_for(choice, config.drive)
         self._decoder = Decoder()
         self._waiting: deque[Waiting] = deque()
-        self._stamps: list[int] = []
-        self._track: list[Array] = []
+        self.drives: list[Drive] = []
+        self._told: list[Break] = []  # breaks between drives that have begun
+        self._checks = CloudChecks(config)
         self.tally = Tally()
         self._stopped = False
         # One thread each: submaps are solved and compared in their order, so that the result is the same every time.
@@ -149,6 +160,15 @@ class Replay:
         store = self._pipeline.submaps
         return self._in_memory[id].gpgmap if store is None else store.load(id).gpgmap
 
+    @property
+    def findings(self) -> list[Finding]:
+        """What `gpgmap doctor` would say of the clouds and poses so far, good ones left out."""
+        found = [
+            *self._checks.findings(self._choice),
+            *drive_findings(self._poses.breaks, self._poses.outliers),
+        ]
+        return [item for item in found if item.status != GOOD]
+
     def stop(self) -> None:
         """Let `steps` end with the cloud that is being mapped. May be called from a signal handler."""
         self._stopped = True
@@ -169,20 +189,33 @@ class Replay:
         self._closing.shutdown()
         return submaps, closures
 
-    def stitched(self) -> GPGMap | None:
-        """The map of all submaps under their corrected poses, after `end`; None where nothing was mapped."""
-        if not self.submaps:
-            return self._timed("stitch", self._pipeline.gpgmap)
-        poses = {item.id: item.T_map_submap for item in self.submaps}
+    @property
+    def parts(self) -> list[Part]:
+        """The drives, sorted by who is in one frame: the part with the most clouds first. It is what the map shows."""
+        joined = None if self.closer is None else self.closer.one_frame
+        return parts_of(self.drives, self.submaps, joined)
+
+    def stitched(self, part: Part | None = None) -> GPGMap | None:
+        """The map of the submaps of a part under their corrected poses, after `end`; None where nothing was mapped.
+
+        part: one of `parts`; the first unless given
+        """
+        part = part or next(iter(self.parts), None)
+        if part is None:
+            return None
+        if not part.submaps:  # there is the map around the robot, at the end of each drive
+            last = part.drives[-1]
+            return self._timed("stitch", self._pipeline.gpgmap) if last is self.drives[-1] else last.local_map
+        poses = {item.id: item.T_map_submap for item in self.submaps if item.id in part.submaps}
         if self.closer is not None:
-            poses |= self.closer.poses
+            poses |= {id: T for id, T in self.closer.poses.items() if id in poses}
             if self.closer.solver_error:
                 self.tally.warn(f"poses were not corrected: {self.closer.solver_error}")
         covariances = None if self.closer is None else known_covariances(self.closer)
         return self._timed("stitch", self._stitch, poses, covariances)
 
     def _stitch(self, poses: dict[int, Array], covariances: dict[int, Array] | None) -> GPGMap:
-        """One map of all submaps, in coarser cells where it would not fit into the memory."""
+        """One map of the submaps that have a pose, in coarser cells where it would not fit into the memory."""
         source = self._pipeline.submaps or list(self._in_memory.values())
         rows, columns = Stitcher(source, poses, self._config).grid.shape
         resolution = self._config.mapping.resolution
@@ -196,15 +229,24 @@ class Replay:
 
     @property
     def odometry(self) -> Trajectory:
-        """Where the robot was at each cloud, as recorded."""
-        return trajectory_of(self._stamps, self._track)
+        """Where the robot was at each cloud of the map, as recorded; each drive in its own frame."""
+        parts = self.parts
+        return trajectory_of([drive.odometry for drive in parts[0].drives] if parts else [])
 
     @property
     def corrected(self) -> Trajectory:
-        """The same, with the closures."""
-        if self.closer is None or not self.submaps:
-            return self.odometry
-        return trajectory_of(self._stamps, self.closer.correct(self._stamps, self._track))
+        """The same in the frame of the map, with the closures."""
+        parts = self.parts
+        return trajectory_of([self.corrected_drive(drive) for drive in parts[0].drives] if parts else [])
+
+    def corrected_drive(self, drive: Drive) -> Trajectory:
+        """Where the robot was at each cloud of a drive, with the closures, in the frame of its part."""
+        if self.closer is None:
+            return drive.odometry
+        poses = self.closer.correct(drive.stamps, drive.poses, drive.session)
+        return trajectory_of(
+            [Trajectory(np.array(drive.stamps, dtype=np.int64), np.array(poses).reshape(-1, 4, 4))]
+        )
 
     # -- one message -------------------------------------------------------------------------------------
 
@@ -245,7 +287,7 @@ class Replay:
                 pose = self._timed("read", self._pose, waiting)
             except TransformUnavailable as error:
                 patient = now is not None and now - waiting.time < PATIENCE * NANOSECONDS
-                if patient and error.reason != "too_early" and len(self._waiting) < MOST_WAITING:
+                if patient and error.reason not in HOPELESS and len(self._waiting) < MOST_WAITING:
                     return
                 if now is None:
                     return
@@ -269,12 +311,16 @@ class Replay:
 
     def _drop(self, error: TransformUnavailable, waiting: Waiting) -> None:
         self.tally.dropped[f"no pose ({error.reason.replace('_', ' ')})"] += 1
-        if self.tally.dropped.total() == 1:
-            self.tally.warn(f"the first cloud without a pose: {error}")
+        self._checks.add_missing(error)
 
     def _map(self, waiting: Waiting, pose: SensorPose) -> Step | None:
+        if not self.drives or pose.drive != self.drives[-1].key:
+            self._begin_drive(pose.drive)
+        drive = self.drives[-1]
         try:
             points = self._timed("read", read_xyz, waiting.message)
+            self._checks.add_cloud(waiting.message, points, waiting.stamp, waiting.time)
+            self._checks.add_pose(waiting.stamp, pose)
             report = self._timed(
                 "fuse", self._pipeline.add_cloud, points, pose.T_map_sensor, waiting.stamp, pose.covariance,
                 pose.T_base_sensor,
@@ -298,9 +344,23 @@ class Replay:
         ):
             self.tally.points[name] += getattr(report, name)
         self._hold_back()
-        self._stamps.append(waiting.stamp)
-        self._track.append(pose.T_map_robot)
-        return Step(waiting.stamp, waiting.time, pose, points, report, *self._done())
+        drive.session = self._pipeline.session
+        drive.stamps.append(waiting.stamp)
+        drive.poses.append(pose.T_map_robot)
+        return Step(waiting.stamp, waiting.time, pose, points, report, *self._done(), drive.number)
+
+    def _begin_drive(self, key: int) -> None:
+        """Poses are in another frame from now on."""
+        fresh = [item for item in self._poses.breaks if item not in self._told]
+        self._told.extend(fresh)
+        if self.drives and not self.drives[-1].stamps:  # none of its clouds could be used
+            self.drives.pop()
+        elif self.drives:
+            if not self._config.submap.enabled:
+                self.drives[-1].local_map = self._timed("stitch", self._pipeline.gpgmap)
+            self._pipeline.begin_drive("end of the drive")
+        reason = fresh[0].reason if fresh and self.drives else ""
+        self.drives.append(Drive(len(self.drives) + 1, key, reason))
 
     def _ended(self, ended: EndedSubmap) -> None:
         """A submap takes no more points: the rest is done while the mapping goes on."""
@@ -347,16 +407,10 @@ class Replay:
             self.tally.seconds[stage] += time.perf_counter() - begin
 
 
-def poses_for(choice: Choice) -> Poses:
+def poses_for(choice: Choice, limits: DriveConfig | None = None) -> Poses:
+    """limits: of the motion within a drive, the default unless given"""
     if choice.pose_source == "tf":
-        return TfPoses(choice.map_frame, choice.base_frame)
+        return TfPoses(choice.map_frame, choice.base_frame, choice.sensor_frame, limits)
     if choice.pose_source == "odometry":
-        return OdometryPoses(choice.base_frame, choice.mounted)
+        return OdometryPoses(choice.base_frame, choice.mounted, limits)
     return StillPoses(choice.map_frame)
-
-
-def trajectory_of(stamps: list[int], poses: list[Array]) -> Trajectory:
-    """In order of time, whatever the order in which clouds came."""
-    order = np.argsort(np.array(stamps, dtype=np.int64), kind="stable")
-    stacked = np.array(poses).reshape(-1, 4, 4)
-    return Trajectory(np.array(stamps, dtype=np.int64)[order], stacked[order])

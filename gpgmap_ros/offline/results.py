@@ -1,23 +1,31 @@
-"""What a replay leaves: files for programs, pictures and a report for people."""
+"""What a replay leaves: files for programs, pictures and a report for people.
+
+The map of a run folder is that of the part with the most clouds. Drives that nothing joins to it have run folders of
+their own inside, `drives/2` and so on, each with its map, trajectory and report.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpgmap_ros import __version__
+from gpgmap_ros.config_file import save_config
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.map_products import write_geotiffs, write_map_npz
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.staged import write_json
-from gpgmap_ros.io.trajectory import Trajectory, write_tum
+from gpgmap_ros.io.trajectory import write_tum
 from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.offline.drives import Drive, Part, placed, trajectory_of
 from gpgmap_ros.report.content import Content, closure_views, layers_of, settings_rows, track_of
 from gpgmap_ros.report.page import write_report
 from gpgmap_ros.viz.rendering import STYLES, picture, png
@@ -57,54 +65,103 @@ def write_results(
     stage: Callable[[str], None],
 ) -> dict[str, Any]:
     """Write everything but run.json; returns the summary with what is known now. stage: told what is under way."""
-    odometry, corrected = replay.odometry, replay.corrected
+    parts = replay.parts
+    part = parts[0] if parts else Part((), frozenset())
     stage("trajectory and closures")
-    write_tum(folder.odometry, odometry)
-    write_tum(folder.trajectory, corrected)
     if replay.closer is not None and replay.submaps:
         replay.closer.write_g2o(folder.graph)
         write_json(folder.closures, [closure_row(item) for item in replay.closer.closures])
-    summary = {**summary, **numbers(replay, gpgmap, odometry, corrected)}
+    findings = [dataclasses.asdict(item) for item in replay.findings]
+    summary = {**summary, **numbers(replay, part, gpgmap), "findings": findings}
+    for other in parts[1:]:
+        write_apart(folder, replay, other, summary)
+    summary["warnings"] = warnings_of(replay, parts)
     stage("layers and report")
+    write_part(folder, replay, part, gpgmap, summary)
+    return summary
+
+
+def write_apart(folder: RunFolder, replay: Replay, part: Part, summary: dict[str, Any]) -> None:
+    """A run folder for drives that nothing joins to the map."""
+    own = RunFolder(folder.path / apart(part))
+    own.path.mkdir(parents=True)
+    gpgmap = replay.stitched(part)
+    name = f"{summary['name']}: {drives_text(part)}"
+    whole = {**summary, **numbers(replay, part, gpgmap), "name": name, "warnings": [apart_text(part)]}
+    save_config(replay.config, own.config)
+    write_part(own, replay, part, gpgmap, whole)
+    write_json(own.summary, whole)
+
+
+def apart(part: Part) -> str:
+    """Where the results of drives are that are not in the map, in the run folder."""
+    return f"drives/{part.number}"
+
+
+def drives_text(part: Part) -> str:
+    numbers = [str(drive.number) for drive in part.drives]
+    return (
+        f"drive {numbers[0]}" if len(numbers) == 1 else f"drives {', '.join(numbers[:-1])} and {numbers[-1]}"
+    )
+
+
+def apart_text(part: Part) -> str:
+    several = len(part.drives) > 1
+    return (
+        f"no loop closure joins {drives_text(part)} ({part.clouds} clouds) to the rest:"
+        f" {'they are' if several else 'it is'} not in the map, but in {apart(part)}, in a frame of"
+        f" {'their' if several else 'its'} own"
+    )
+
+
+def write_part(
+    folder: RunFolder, replay: Replay, part: Part, gpgmap: GPGMap | None, summary: dict[str, Any]
+) -> None:
+    """Trajectory, layers and report of drives that are in one frame."""
+    write_tum(folder.odometry, trajectory_of([drive.odometry for drive in part.drives]))
+    write_tum(folder.trajectory, trajectory_of([replay.corrected_drive(drive) for drive in part.drives]))
     with ThreadPoolExecutor(1, "layers") as beside:
         written = None
         if gpgmap is not None:
             dict(gpgmap.layers)  # now, not in both threads
             crs = Crs(name=f"local frame '{replay.config.map_frame}'")
             written = beside.submit(write_map, folder, gpgmap, crs)
-        content = page_of(replay, gpgmap, summary, odometry, corrected)
+        content = page_of(replay, part, gpgmap, summary)
         if written is not None:
             written.result()
     write_report(folder.report, content)
-    return summary
 
 
-def page_of(
-    replay: Replay,
-    gpgmap: GPGMap | None,
-    summary: dict[str, Any],
-    odometry: Trajectory,
-    corrected: Trajectory,
-) -> Content:
-    """What the report says of a replay."""
+def page_of(replay: Replay, part: Part, gpgmap: GPGMap | None, summary: dict[str, Any]) -> Content:
+    """What the report says of a part of a replay."""
     closures = replay.closer.closures if replay.closer is not None else []
     poses: dict[int, Array] = dict(replay.closer.poses) if replay.closer is not None else {}
+    whole = replay.parts[:1] == [part]
+    if not whole:
+        closures = [item for item in closures if {item.a, item.b} <= part.submaps]
     return Content(
         title=summary["name"],
         subtitle=f"GPGMap report · {', '.join(Path(item).name for item in summary['sources'])}",
         abstract=abstract(summary),
         facts=facts(summary),
         map=layers_of(gpgmap) if gpgmap is not None else None,
-        tracks=tracks(odometry, corrected, summary),
-        closures=closure_views(closures, poses, replay.map_of),
-        submaps=[outline(item, poses.get(item.id, item.T_map_submap)) for item in replay.submaps],
-        timings=[(STAGES[name], round(value, 4)) for name, value in replay.tally.seconds.most_common()],
-        fates=[
-            (text, replay.tally.points[name]) for name, text in FATES.items() if replay.tally.points[name]
+        tracks=tracks(replay, part),
+        closures=closure_views(closures, poses, replay.map_of, part.submaps),
+        submaps=[
+            outline(item, poses.get(item.id, item.T_map_submap))
+            for item in replay.submaps
+            if item.id in part.submaps
         ],
+        drives=summary["drives"] if len(summary["drives"]) > 1 else [],
+        timings=[(STAGES[name], round(value, 4)) for name, value in replay.tally.seconds.most_common()]
+        if whole
+        else [],
+        fates=[(text, replay.tally.points[name]) for name, text in FATES.items() if replay.tally.points[name]]
+        if whole
+        else [],
         warnings=[*summary["losses"], *summary["warnings"]],
         settings=settings_rows(replay.config),
-        files=FILES,
+        files=FILES if whole else FILES_APART,
         made=made(),
     )
 
@@ -119,6 +176,7 @@ FILES = [
     ("config.yaml", "the effective settings"),
     ("run.json", "this page's numbers"),
 ]
+FILES_APART = [item for item in FILES if not item[0].startswith("closures")]
 
 
 def write_map(folder: RunFolder, gpgmap: GPGMap, crs: Crs) -> None:
@@ -128,21 +186,19 @@ def write_map(folder: RunFolder, gpgmap: GPGMap, crs: Crs) -> None:
         png(picture(gpgmap, name), folder.layers / f"{name}.png")
 
 
-def numbers(
-    replay: Replay, gpgmap: GPGMap | None, odometry: Trajectory, corrected: Trajectory
-) -> dict[str, Any]:
-    """What happened, in numbers."""
+def numbers(replay: Replay, part: Part, gpgmap: GPGMap | None) -> dict[str, Any]:
+    """What happened, in numbers; those of the map and the trajectory are of the part."""
     tally = replay.tally
     closures = replay.closer.closures if replay.closer is not None else []
-    moved = np.linalg.norm(corrected.positions - odometry.positions, axis=1) if len(odometry) else np.zeros(1)
-    seconds = float(odometry.stamps[-1] - odometry.stamps[0]) / 1e9 if len(odometry) > 1 else 0.0
+    moved = corrections(replay, part)
     known = int(gpgmap.known.sum()) if gpgmap is not None else 0
     return {
         "clouds": {"read": tally.clouds, "used": tally.used, "dropped": dict(tally.dropped)},
         "points": dict(tally.points),
-        "seconds_of_data": round(seconds, 3),
-        "way_m": round(odometry.length, 3),
-        "submaps": len(replay.submaps),
+        "seconds_of_data": round(sum(drive.seconds for drive in part.drives), 3),
+        "way_m": round(sum(drive.odometry.length for drive in part.drives), 3),
+        "submaps": len(part.submaps),
+        "drives": [drive_row(replay, drive) for drive in replay.drives if drive.stamps],
         "closures": {
             "compared": len(closures),
             "accepted": sum(item.accepted for item in closures),
@@ -162,13 +218,47 @@ def numbers(
             else None,
         },
         "timings_s": {name: round(value, 4) for name, value in tally.seconds.most_common()},
-        "warnings": [*summary_warnings(replay)],
     }
 
 
-def summary_warnings(replay: Replay) -> list[str]:
+def corrections(replay: Replay, part: Part) -> Array:
+    """Metres by which the closures move the robot's position at each cloud, against where its drive begins."""
+    moved = [np.zeros(1)]
+    for drive in part.drives:
+        odometry, corrected = drive.odometry, replay.corrected_drive(drive)
+        if len(odometry):
+            away = corrected.positions - placed(odometry, corrected).positions
+            moved.append(np.linalg.norm(away, axis=1))
+    return np.concatenate(moved)
+
+
+def drive_row(replay: Replay, drive: Drive) -> dict[str, Any]:
+    """first_stamp, last_stamp: seconds; folder: of its map, empty for that of the run; because: why it is a drive"""
+    number, part = next((k, part) for k, part in enumerate(replay.parts) if drive in part.drives)
+    return {
+        "number": drive.number,
+        "first_stamp": min(drive.stamps) / 1e9,
+        "last_stamp": max(drive.stamps) / 1e9,
+        "clouds": len(drive.stamps),
+        "way_m": round(drive.odometry.length, 3),
+        "submaps": sum(item.session == drive.session for item in replay.submaps),
+        "in_map": number == 0,
+        "folder": "" if number == 0 else apart(part),
+        "because": drive.reason,
+    }
+
+
+def warnings_of(replay: Replay, parts: list[Part]) -> list[str]:
     tally = replay.tally
-    found = list(tally.warnings)
+    found = [item.sentence for item in replay.findings]
+    found.extend(apart_text(part) for part in parts[1:])
+    found.extend(text for text in tally.warnings if text not in found)
+    ends = sorted((min(drive.stamps), max(drive.stamps)) for drive in (parts[0].drives if parts else ()))
+    if any(after[0] <= before[1] for before, after in pairwise(ends)):
+        found.append(
+            "stamps of the drives in the map overlap, and trajectory.txt has them in order of time: replay them one by"
+            " one for a trajectory each"
+        )
     dropped = tally.dropped.total()
     if dropped:
         reasons = ", ".join(f"{count} {reason}" for reason, count in tally.dropped.most_common())
@@ -196,19 +286,36 @@ def abstract(summary: dict[str, Any]) -> str:
     )
     if summary["submaps"]:
         text += f" They were kept as {summary['submaps']} submaps."
+    if len(summary["drives"]) > 1:
+        text += f" Drives in the recording: {drives_fact(summary['drives'])}."
     if closures["accepted"]:
-        text += (
-            f" Of {closures['compared']} comparisons between submaps {closures['accepted']} were accepted as loop"
-            f" closures; they move the trajectory by up to {closures['largest_correction_m']:.2f} m, and its end by"
-            f" {closures['correction_at_the_end_m']:.2f} m."
-        )
+        text += f" {closures_text(closures)}, and its end by {closures['correction_at_the_end_m']:.2f} m."
     elif closures["compared"]:
-        text += (
-            f" {closures['compared']} pairs of submaps were compared; none was accepted as a loop closure."
-        )
+        text += f" {closures_text(closures)}."
     if summary["status"] == "interrupted":
         text += " The replay was interrupted: this is what there was until then."
     return text
+
+
+def closures_text(closures: dict[str, Any]) -> str:
+    """What came of comparing submaps, for the terminal and the report; no full stop."""
+    compared, accepted = closures["compared"], closures["accepted"]
+    if not compared:
+        return "No submaps were compared"
+    pairs = f"{compared} pair{'s' if compared > 1 else ''} of submaps {'were' if compared > 1 else 'was'} compared"
+    if not accepted:
+        return f"{pairs}, none was accepted as a loop closure"
+    closed = "loop closures; they move" if accepted > 1 else "a loop closure; it moves"
+    most = closures["largest_correction_m"]
+    return f"{pairs}, {accepted} accepted as {closed} the trajectory by up to {most:.2f} m"
+
+
+def drives_fact(drives: list[dict[str, Any]]) -> str:
+    """How many drives there are, and which of them are in the map."""
+    inside = [str(item["number"]) for item in drives if item["in_map"]]
+    if len(inside) == len(drives):
+        return f"{len(drives)}, joined by loop closures"
+    return f"{len(drives)}; in the map: {', '.join(inside)}"
 
 
 def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -222,6 +329,7 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("way", f"{summary['way_m']:,.1f} m"),
         ("duration", f"{summary['seconds_of_data']:,.1f} s"),
         ("submaps", str(summary["submaps"])),
+        *([("drives", drives_fact(summary["drives"]))] if len(summary["drives"]) > 1 else []),
         ("closures", f"{summary['closures']['accepted']} of {summary['closures']['compared']}"),
     ]
     if summary["map"] is not None:
@@ -233,12 +341,15 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def tracks(odometry: Trajectory, corrected: Trajectory, summary: dict[str, Any]) -> list[dict[str, Any]]:
-    if not len(odometry):
-        return []
-    lines = [track_of("odometry", "odometry", odometry)]
-    if summary["closures"]["accepted"]:
-        lines.append(track_of("corrected", "corrected", corrected))
+def tracks(replay: Replay, part: Part) -> list[dict[str, Any]]:
+    """Lines on the map for each drive: its odometry from where the corrected trajectory begins, and that."""
+    closed = replay.closer is not None and any(item.accepted for item in replay.closer.closures)
+    lines = []
+    for drive in part.drives:
+        corrected = replay.corrected_drive(drive)
+        lines.append(track_of("odometry", "odometry", placed(drive.odometry, corrected)))
+        if closed:
+            lines.append(track_of("corrected", "corrected", corrected))
     return lines
 
 

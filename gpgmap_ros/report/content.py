@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,11 +18,13 @@ from gpgmap_ros.io.trajectory import Trajectory
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.report.encoding import data_uri, encoded
 from gpgmap_ros.viz.pairs import pair_of, pair_pictures, residual_limit
-from gpgmap_ros.viz.rendering import STYLES, colour_table, layer_values, limits, png
+from gpgmap_ros.viz.rendering import STYLES, certainty, colour_table, layer_values, limits, png, transparent
 
 LAYERS = ("elevation", "standard_deviation", "gradient_magnitude", "slope", "traversability")
 MOST_CELLS = 2_500_000
 """Cells of the page's map; a larger one is shown with coarser cells, and the page says so."""
+FADES = 16
+"""Steps in which the relief fades out at the edges of the data."""
 MOST_POSES = 4000
 MOST_VIEWS = 60
 """Closures with a picture: accepted ones first, then those that came nearest to it."""
@@ -33,6 +35,7 @@ class Content:
     """title, subtitle: of the page; abstract: sentences; facts: (name, value) of the first table
     grid, layers: of the map; frame: its name; note: what the reader must know about the map shown
     tracks: lines on the map, each with name, kind and points; closures, submaps: see below
+    drives: one row each where there are several
     timings: (stage, seconds); fates: (what became of points, number); warnings: sentences; settings: all of them"""
 
     title: str
@@ -43,6 +46,7 @@ class Content:
     tracks: list[dict[str, Any]] = field(default_factory=list)
     closures: list[dict[str, Any]] = field(default_factory=list)
     submaps: list[dict[str, Any]] = field(default_factory=list)
+    drives: list[dict[str, Any]] = field(default_factory=list)
     timings: list[tuple[str, float]] = field(default_factory=list)
     fates: list[tuple[str, int]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -54,11 +58,19 @@ class Content:
 def layers_of(gpgmap: GPGMap, names: Iterable[str] = LAYERS, coordinates: str = "") -> dict[str, Any]:
     """The map for the page. coordinates: what x and y refer to, the map's frame unless given."""
     values = {name: layer_values(gpgmap, name) for name in names}
-    return encoded_layers(values, gpgmap.grid, coordinates or f"frame '{gpgmap.frame_id}'")
+    frame = coordinates or f"frame '{gpgmap.frame_id}'"
+    return encoded_layers(values, gpgmap.grid, frame, certainty(gpgmap))
 
 
-def encoded_layers(values: Mapping[str, NDArray[Any]], grid: Grid, coordinates: str) -> dict[str, Any]:
-    """values: layers in their styles' units, all of the grid's shape"""
+def encoded_layers(
+    values: Mapping[str, NDArray[Any]],
+    grid: Grid,
+    coordinates: str,
+    certain: NDArray[Any] | None = None,
+) -> dict[str, Any]:
+    """values: layers in their styles' units, all of the grid's shape
+    certain: share of the relief's shade that is shown in each cell (viz.rendering.certainty); all of it where None
+    """
     shrink = int(np.ceil(np.sqrt(grid.shape[0] * grid.shape[1] / MOST_CELLS)))
     shown = {name: shrunk(layer, shrink) for name, layer in values.items()}
     rows, columns = next(iter(shown.values())).shape
@@ -73,6 +85,8 @@ def encoded_layers(values: Mapping[str, NDArray[Any]], grid: Grid, coordinates: 
         "resolution": grid.resolution * shrink,
         "origin": list(grid.origin),
         "coordinates": coordinates,
+        # in coarse steps, which nobody sees and which pack well
+        "certain": None if certain is None else encoded(np.round(FADES * shrunk(certain, shrink)) / FADES),
         "note": note,
         "layers": [described(name, layer) for name, layer in shown.items()],
     }
@@ -123,11 +137,15 @@ def track_of(name: str, kind: str, trajectory: Trajectory) -> dict[str, Any]:
 
 
 def closure_views(
-    closures: Iterable[Any], poses: Mapping[int, Array], map_of: Callable[[int], GPGMap]
+    closures: Iterable[Any],
+    poses: Mapping[int, Array],
+    map_of: Callable[[int], GPGMap],
+    on_map: Collection[int] | None = None,
 ) -> list[dict[str, Any]]:
     """The closures for the page, accepted ones first, longest loops first, with pictures in the earlier submap's frame.
 
     closures: LoopClosure; poses: T_map_submap, corrected; map_of: the map of a submap by its number
+    on_map: numbers of the submaps that are on the page's map, all unless given: only between those lines are drawn
     """
     order = sorted(closures, key=lambda item: (not item.accepted, item.a - item.b, -item.probability))
     shown = [item for item in order[:MOST_VIEWS] if np.isfinite(_std(item)).all()]
@@ -139,7 +157,11 @@ def closure_views(
                 strict=True,
             )
         )
-    return [closure_view(item, poses) | pictures.get((item.a, item.b), {}) for item in order]
+    drawn = [on_map is None or {item.a, item.b} <= set(on_map) for item in order]
+    return [
+        closure_view(item, poses) | {"drawn": line} | pictures.get((item.a, item.b), {})
+        for item, line in zip(order, drawn, strict=True)
+    ]
 
 
 def closure_view(item: Any, poses: Mapping[int, Array]) -> dict[str, Any]:
@@ -168,7 +190,11 @@ def side_by_side(source: GPGMap, target: GPGMap, T_target_source: Array) -> dict
     pair = pair_of(source, target, T_target_source)
     residual = pair.residual
     known = residual[np.isfinite(residual)]
-    pictures = {name: data_uri(png(pixels, level=6)) for name, pixels in pair_pictures(pair).items()}
+    heights = {"source": pair.source.elevation, "target": pair.target.elevation, "difference": residual}
+    pictures = {
+        name: data_uri(png(transparent(pixels, np.isfinite(heights[name])), level=6))
+        for name, pixels in pair_pictures(pair).items()
+    }
     return {
         "pictures": pictures,
         "size": [pair.grid.shape[1], pair.grid.shape[0]],

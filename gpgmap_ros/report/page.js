@@ -47,17 +47,27 @@ function colours(layer) {
   return table;
 }
 
+// Slope along one axis at cell k, whose neighbours are k - step and k + step: from both, or from the one that is known.
+function slope(elevation, k, step, before, after, cell) {
+  const here = elevation[k], below = before ? elevation[k - step] : NaN, above = after ? elevation[k + step] : NaN;
+  const down = (here - below) / cell, up = (above - here) / cell;
+  if (Number.isNaN(down)) return Number.isNaN(up) ? 0 : up;
+  return Number.isNaN(up) ? down : (down + up) / 2;
+}
+
 // Light from the north-west on the surface, by differences of the elevation; 1 on level ground.
-function relief(elevation, rows, columns, cell) {
+// certain: share of the shade that is shown in each cell, or null for all of it.
+function relief(elevation, rows, columns, cell, certain) {
   const light = new Float32Array(rows * columns).fill(1);
   const [lx, ly, lz] = [-0.5, 0.5, Math.SQRT1_2];
-  for (let y = 1; y < rows - 1; y++) {
-    for (let x = 1; x < columns - 1; x++) {
+  for (let y = 0; y < rows; y++) {
+    for (let x = 0; x < columns; x++) {
       const k = y * columns + x;
-      const gx = (1.2 * (elevation[k + 1] - elevation[k - 1])) / (2 * cell);
-      const gy = (1.2 * (elevation[k + columns] - elevation[k - columns])) / (2 * cell);
-      const shade = (lz - gx * lx - gy * ly) / Math.sqrt(1 + gx * gx + gy * gy);
-      if (!Number.isNaN(shade)) light[k] = Math.max(0.35, 1 + 0.75 * (shade / lz - 1));
+      if (Number.isNaN(elevation[k])) continue;
+      const gx = 1.2 * slope(elevation, k, 1, x > 0, x < columns - 1, cell);
+      const gy = 1.2 * slope(elevation, k, columns, y > 0, y < rows - 1, cell);
+      const shade = Math.max(0, (lz - gx * lx - gy * ly) / Math.sqrt(1 + gx * gx + gy * gy));
+      light[k] = Math.max(0.35, 1 + 0.75 * (certain ? certain[k] : 1) * (shade / lz - 1));
     }
   }
   return light;
@@ -111,7 +121,8 @@ async function startMap() {
     $("map-message").textContent = `This browser can't unpack the map (${error.message}): use one from 2023 or later.`;
     return;
   }
-  shown.light = relief(shown.values[0], map.rows, map.columns, map.resolution);
+  const certain = map.certain ? await decode(map.certain, map.rows, map.columns) : null;
+  shown.light = relief(shown.values[0], map.rows, map.columns, map.resolution, certain);
   map.layers.forEach((layer, k) =>
     $("layers").append(element("button", { role: "tab", "aria-selected": k === 0, "data-layer": layer.name, text: layer.title, onclick: () => choose(k) })),
   );
@@ -228,7 +239,7 @@ function pick(u, v) {
   if (!view.closures) return;
   let best = null, nearest = 9;
   data.closures.forEach((closure, k) => {
-    if (!closure.accepted) return;
+    if (!closure.accepted || !closure.drawn) return;
     const [ax, ay] = screen(...closure.from), [bx, by] = screen(...closure.to);
     const length = Math.hypot(bx - ax, by - ay) || 1;
     const along = Math.min(Math.max(((u - ax) * (bx - ax) + (v - ay) * (by - ay)) / (length * length), 0), 1);
@@ -309,7 +320,7 @@ function mark(context, x, y, colour, shape) {
 }
 function drawClosures(context) {
   data.closures.forEach((closure, k) => {
-    if (!closure.accepted && k !== view.chosen) return;
+    if (!closure.drawn || (!closure.accepted && k !== view.chosen)) return;
     line(context, [closure.from[0], closure.to[0]], [closure.from[1], closure.to[1]]);
     context.strokeStyle = "rgba(255,255,255,0.8)";
     context.lineWidth = k === view.chosen ? 7 : 4;
@@ -385,7 +396,7 @@ function readout() {
   const map = data.map, node = $("values");
   node.replaceChildren();
   const item = (name, value) => node.append(element("span", {}, element("i", { text: name }), element("b", { text: value })));
-  if (!view.cursor) { node.append(element("span", { style: "color: var(--soft)", text: "Point at the map to read its values; wheel zooms, drag moves, a click on a closure shows it." })); return; }
+  if (!view.cursor) { node.append(element("span", { class: "hint", text: "Point at the map to read its values; wheel zooms, drag moves, a click on a closure shows it." })); return; }
   const [x, y] = world(...view.cursor);
   const ix = Math.floor((x - map.origin[0]) / map.resolution), iy = Math.floor((y - map.origin[1]) / map.resolution);
   item("x", `${x.toFixed(2)} m`);
@@ -443,6 +454,7 @@ function chooseClosure(k, scroll) {
       const picture = element("div", { class: "picture" }, element("img", { src: closure.pictures[name], alt: title, width: closure.size[0], height: closure.size[1] }),
         element("div", { class: "bar", style: `width: ${(100 * bar) / closure.width}%` }, element("span", { text: `${bar} m` })));
       const parts = [element("p", { text: title }), picture];
+      picture.classList.add(name);
       if (name === "difference") parts.push(
         element("div", { class: "gradient", style: "background: linear-gradient(90deg, #053061, #2166ac, #4393c3, #92c5de, #d1e5f0, #f7f7f7, #fddbc7, #f4a582, #d6604d, #b2182b, #67001f)" }),
         element("div", {}, element("span", { text: `−${number(limit)} m` }), element("span", { text: "0" }), element("span", { text: `${number(limit)} m` })));
@@ -495,20 +507,31 @@ function chart(title, series, yLabel, xLabel) {
   for (const s of series) if (s.name) heading.append(" ", element("span", { class: s.dash ? "key dashed" : "key", style: `color: var(${s.colour}); vertical-align: middle` }), ` ${s.name} `);
   return element("div", {}, heading, root);
 }
+// The tracks of one kind, drive after drive; `starts` are the indices at which drives begin.
+function joined(kind) {
+  const all = { x: [], y: [], z: [], time: [], starts: new Set() };
+  for (const track of data.tracks.filter((t) => t.kind === kind)) {
+    all.starts.add(all.x.length);
+    for (const name of ["x", "y", "z", "time"]) all[name].push(...track[name]);
+  }
+  return all;
+}
 function charts() {
-  const odometry = data.tracks.find((t) => t.kind === "odometry"), corrected = data.tracks.find((t) => t.kind === "corrected");
-  if (!odometry || odometry.x.length < 2) { $("way-section").remove(); return; }
+  const odometry = joined("odometry"), corrected = joined("corrected"), count = odometry.x.length;
+  if (count < 2) { $("way-section").remove(); return; }
+  const step = (k) => (odometry.starts.has(k) ? 0 : Math.hypot(odometry.x[k] - odometry.x[k - 1], odometry.y[k] - odometry.y[k - 1], odometry.z[k] - odometry.z[k - 1]));
   const way = [0];
-  for (let k = 1; k < odometry.x.length; k++) way.push(way[k - 1] + Math.hypot(odometry.x[k] - odometry.x[k - 1], odometry.y[k] - odometry.y[k - 1], odometry.z[k] - odometry.z[k - 1]));
+  for (let k = 1; k < count; k++) way.push(way[k - 1] + step(k));
   const heights = [{ name: "odometry", x: way, y: odometry.z, colour: "--odometry", dash: "5 4" }];
-  if (corrected) heights.push({ name: "corrected", x: way, y: corrected.z, colour: "--corrected" });
+  if (corrected.x.length) heights.push({ name: "corrected", x: way, y: corrected.z, colour: "--corrected" });
   $("charts").append(chart("Height", heights, "m", "way [m]"));
-  if (corrected) {
+  if (corrected.x.length) {
     const moved = way.map((_, k) => Math.hypot(corrected.x[k] - odometry.x[k], corrected.y[k] - odometry.y[k], corrected.z[k] - odometry.z[k]));
     $("charts").append(chart("Correction by the closures", [{ x: way, y: moved, colour: "--corrected" }], "m", "way [m]"));
   } else {
-    const speed = way.slice(1).map((w, k) => (w - way[k]) / Math.max(odometry.time[k + 1] - odometry.time[k], 1e-3));
-    $("charts").append(chart("Speed", [{ x: way.slice(1), y: speed, colour: "--odometry" }], "m/s", "way [m]"));
+    const within = way.map((_, k) => k).filter((k) => !odometry.starts.has(k));
+    const speed = within.map((k) => step(k) / Math.max(odometry.time[k] - odometry.time[k - 1], 1e-3));
+    $("charts").append(chart("Speed", [{ x: within.map((k) => way[k]), y: speed, colour: "--odometry" }], "m/s", "way [m]"));
   }
 }
 function bars(id, rows, format) {
@@ -530,6 +553,21 @@ function settingsTable(rows, withDefault) {
   return table;
 }
 
+function drives() {
+  if (!data.drives.length) { $("drive-section").remove(); return; }
+  const names = [["drive", ""], ["begins", ""], ["clouds", "number"], ["way", "number"], ["submaps", "number"], ["where", ""], ["why it is a drive of its own", ""]];
+  const table = element("table", {}, element("thead", {}, element("tr", {}, ...names.map(([text, kind]) => element("th", { class: kind, text })))));
+  const body = element("tbody");
+  for (const drive of data.drives) {
+    const begins = new Date(1000 * drive.first_stamp).toISOString().slice(0, 19).replace("T", " ");
+    body.append(element("tr", {}, element("td", { text: drive.number }), element("td", { text: `${begins} UTC` }), element("td", { class: "number", text: drive.clouds }),
+      element("td", { class: "number", text: `${drive.way_m.toFixed(1)} m` }), element("td", { class: "number", text: drive.submaps }),
+      element("td", { text: drive.in_map ? "in the map of the run" : drive.folder }), element("td", { text: drive.because || "–" })));
+  }
+  table.append(body);
+  $("drives").append(table);
+}
+
 function text() {
   for (const id of ["title", "subtitle", "abstract", "made"]) $(id).textContent = data[id];
   for (const [name, value] of data.facts) $("facts").append(element("div", {}, element("dt", { text: name }), element("dd", { text: value })));
@@ -545,6 +583,7 @@ function text() {
 text();
 bars("timings", data.timings, (value) => `${value.toFixed(value < 10 ? 2 : 1)} s`);
 bars("fates", data.fates, (value) => value.toLocaleString("en"));
+drives();
 charts();
 closureTable();
 startMap().then(() => document.documentElement.setAttribute("data-ready", "yes"));

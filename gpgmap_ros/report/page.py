@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from html import escape
 from pathlib import Path
 
@@ -15,20 +16,20 @@ FOLDER = Path(__file__).resolve().parent
 
 def page_of(content: Content) -> str:
     """The whole page as text: no reference leads out of it."""
-    # "</" must not end the script element early, whatever a topic or file is called
-    data = json.dumps(dataclasses.asdict(content), allow_nan=False, separators=(",", ":")).replace(
-        "</", "<\\/"
-    )
+    # No "<" of a topic's or file's name may be read as markup: "</script" would end the element,
+    # "<!--<script" would hide its end.
+    data = json.dumps(dataclasses.asdict(content), allow_nan=False, separators=(",", ":"))
+    data = data.replace("<", "\\u003c")
     parts = {
         "{{title}}": escape(content.title),
         "{{style}}": (FOLDER / "page.css").read_text(),
         "{{script}}": (FOLDER / "page.js").read_text(),
         "{{data}}": data,
     }
-    page = (FOLDER / "page.html").read_text()
-    for mark, text in parts.items():
-        page = page.replace(mark, text)
-    return page
+    # in one go: what is filled in may itself look like a mark
+    return re.sub(
+        "|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], (FOLDER / "page.html").read_text()
+    )
 
 
 def write_report(path: Path, content: Content) -> None:

@@ -11,19 +11,21 @@ from scipy.ndimage import map_coordinates
 from gp_core.grid import Grid
 from gpgmap_ros.geometry import Array, inverse
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.viz.rendering import STYLES, UNKNOWN, Pixels, coloured, shade, shaded
+from gpgmap_ros.viz.rendering import STYLES, UNKNOWN, Pixels, certainty, coloured, shade, shaded
 
 Layer = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One map on the common cells. elevation, gradient_x, gradient_y, variance: NaN where unknown"""
+    """One map on the common cells. elevation, gradient_x, gradient_y, variance: NaN where unknown
+    certain: how well the slope is known, 0 to 1"""
 
     elevation: Layer
     gradient_x: Layer
     gradient_y: Layer
     variance: Layer
+    certain: Layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +89,7 @@ def _moved(gpgmap: GPGMap, T: Array, grid: Grid) -> Side:
         name: gpgmap[name].astype(np.float64)
         for name in ("elevation", "gradient_x", "gradient_y", "variance")
     }
+    layers["certain"] = certainty(gpgmap).astype(np.float64)
     z = np.full(x.shape, T[2, 3] + float(np.nanmedian(layers["elevation"])) if gpgmap.known.any() else 0.0)
     for _ in range(2):  # which cell is below depends on the height, a little, where T tilts
         u = back[0, 0] * x + back[0, 1] * y + back[0, 2] * z + back[0, 3]
@@ -100,7 +103,8 @@ def _moved(gpgmap: GPGMap, T: Array, grid: Grid) -> Side:
     # the normal (-g_x, -g_y, 1) turns with the frame
     normal = np.stack([-here["gradient_x"], -here["gradient_y"], np.ones_like(u)])
     turned = np.einsum("ij,jkl->ikl", T[:3, :3], normal)
-    return Side(height, -turned[0] / turned[2], -turned[1] / turned[2], here["variance"])
+    certain = np.nan_to_num(here["certain"])
+    return Side(height, -turned[0] / turned[2], -turned[1] / turned[2], here["variance"], certain)
 
 
 def pair_pictures(pair: Pair) -> dict[str, Pixels]:
@@ -111,9 +115,8 @@ def pair_pictures(pair: Pair) -> dict[str, Pixels]:
     ends = (float(ends[0]), max(float(ends[1]), float(ends[0]) + 1e-3))
     pictures = {}
     for name, side in (("source", pair.source), ("target", pair.target)):
-        pixels = shaded(
-            coloured(side.elevation, STYLES["elevation"], ends), shade(side.gradient_x, side.gradient_y)
-        )
+        colours = coloured(side.elevation, STYLES["elevation"], ends)
+        pixels = shaded(colours, shade(side.gradient_x, side.gradient_y), certain=side.certain)
         pixels[~np.isfinite(side.elevation)] = UNKNOWN
         pictures[name] = pixels
     limit = residual_limit(pair)

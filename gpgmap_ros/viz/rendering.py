@@ -20,6 +20,8 @@ LIGHT_AZIMUTH, LIGHT_ALTITUDE = np.deg2rad(315.0), np.deg2rad(45.0)
 """The light comes from the north-west, as on every map."""
 DARKEST = 0.35
 """Of the light on level ground: a wall in the shade keeps a colour."""
+VAGUE_SLOPE = 0.15
+"""Standard deviation of a gradient, m/m, at which half of the shade is shown."""
 PERCENTILES = (1.5, 98.5)
 
 
@@ -102,10 +104,22 @@ def shade(gradient_x: Layer, gradient_y: Layer, exaggeration: float = 1.2) -> La
     return np.clip((light[2] - gx * light[0] - gy * light[1]) / np.sqrt(1.0 + gx**2 + gy**2), 0.0, 1.0)
 
 
-def shaded(pixels: Pixels, light: Layer, strength: float = 0.75) -> Pixels:
-    """Pixels darkened by the shade; flat ground keeps its colour."""
+def certainty(gpgmap: Any) -> Layer:
+    """(rows, columns) in [0, 1]: how well the slope is known, 1/2 at a standard deviation of `VAGUE_SLOPE`.
+
+    At the edges of the data the surface bends back to its mean: relief that is shaded there would be a rim, not ground.
+    """
+    variance = 0.5 * (gpgmap["gradient_x_variance"] + gpgmap["gradient_y_variance"])
+    return np.nan_to_num(1.0 / (1.0 + variance / VAGUE_SLOPE**2)).astype(np.float32)
+
+
+def shaded(pixels: Pixels, light: Layer, strength: float = 0.75, certain: Layer | float = 1.0) -> Pixels:
+    """Pixels darkened by the shade; flat ground keeps its colour, and so does ground that is hardly known.
+
+    certain: share of the shade that is shown in each cell, see `certainty`
+    """
     flat = np.sin(LIGHT_ALTITUDE)
-    factor = np.maximum(1.0 + strength * np.nan_to_num(light - flat) / flat, DARKEST)
+    factor = np.maximum(1.0 + strength * certain * np.nan_to_num(light - flat) / flat, DARKEST)
     return np.clip(pixels * factor[..., None], 0, 255).astype(np.uint8)
 
 
@@ -114,7 +128,8 @@ def picture(gpgmap: Any, name: str, ends: tuple[float, float] | None = None) -> 
     style = STYLES[name]
     pixels = coloured(layer_values(gpgmap, name), style, ends)
     if style.shaded:
-        pixels = shaded(pixels, shade(gpgmap["gradient_x"], gpgmap["gradient_y"]))
+        light = shade(gpgmap["gradient_x"], gpgmap["gradient_y"])
+        pixels = shaded(pixels, light, certain=certainty(gpgmap))
         pixels[~np.isfinite(gpgmap["elevation"])] = UNKNOWN
     return pixels
 
@@ -124,6 +139,11 @@ def layer_values(gpgmap: Any, name: str) -> Layer:
     if name == "standard_deviation":
         return np.where(gpgmap.known, np.sqrt(gpgmap["variance"]), np.nan).astype(np.float32)
     return gpgmap[name] * np.float32(STYLES[name].factor)
+
+
+def transparent(pixels: Pixels, known: NDArray[np.bool_]) -> Pixels:
+    """(rows, columns, 4): cells that are not known let the page behind them be seen."""
+    return np.dstack([pixels, np.where(known, 255, 0).astype(np.uint8)])
 
 
 def png(pixels: Pixels, path: Path | None = None, level: int = 4) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin
 from rosbags.rosbag2 import Writer as Ros2Writer
 from rosbags.typesys import Stores, get_typestore
 
-from gpgmap_ros.demo.drive import Frame, base_pose, sensor_mount, start_pose
+from gpgmap_ros.demo.drive import Frame, base_pose, sensor_mount, start_pose, upright
 from gpgmap_ros.demo.lidar import SpinningLidar
 from gpgmap_ros.demo.recording import POINTS_TOPIC, START, drive_messages, header
 from gpgmap_ros.demo.terrain import Terrain, rover_terrain
@@ -56,6 +56,22 @@ def frames_of(terrain: Terrain) -> list[Frame]:
         points = lidar.scan(terrain, T_world_base @ sensor_mount(), rng)
         frames.append(Frame(index * PERIOD, T_odom_world @ T_world_base, points))
     return frames
+
+
+def messages_of(frames: list[Frame]) -> list[Stamped]:
+    """A recording of its own: the mount is said when it begins."""
+    static, *rest = drive_messages(frames)
+    return [replace(static, time=rest[0].time), *rest]
+
+
+def later(frames: list[Frame], seconds: float, start: int) -> list[Frame]:
+    """The same loop once more, begun at another place: the clock has gone on, the odometry has been restarted."""
+    order = [*frames[start:], *frames[1 : start + 1]]
+    T_new_odom = inverse(upright(order[0].T_odom_base))
+    return [
+        Frame(seconds + index * PERIOD, T_new_odom @ frame.T_odom_base, frame.points)
+        for index, frame in enumerate(order)
+    ]
 
 
 def record(folder: Path) -> Bags:

@@ -21,6 +21,7 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores as RosStores
 from rosbags.typesys import get_types_from_msg, get_typestore
 
+from gpgmap_ros import __version__
 from gpgmap_ros.cli.main import COMMANDS
 from gpgmap_ros.config import settings
 from gpgmap_ros.io.run_folder import RunFolder
@@ -352,7 +353,26 @@ def test_doctor_on_a_good_recording(gpgmap, drive_bags: drives.Bags) -> None:
     said = gpgmap("doctor", drive_bags.sqlite).stdout
     assert "4.0 Hz" in said
     assert "24 of 24 clouds have one in 'odom'" in said
-    assert said.endswith("nothing is wrong\n")
+    assert said.splitlines()[-1].startswith("nothing is wrong")
+
+
+def test_doctor_says_what_a_bug_report_needs(gpgmap, drive_bags: drives.Bags) -> None:
+    """Also where the recording is the problem: versions, machine, changed settings, the recording, a last line."""
+    said = gpgmap("doctor", drive_bags.sqlite, "--set", "mapping.resolution=0.2").stdout
+    for text in (
+        f"gpgmap doctor {drive_bags.sqlite}, 20",
+        f"gpgmap          {__version__}, in ",
+        "GB of memory",
+        f"Python          {sys.version.split()[0]} on ",
+        f"numpy           {np.__version__}",
+        "mapping.resolution = 0.2 m (default 0.1)",
+        "/lidar/points  sensor_msgs/msg/PointCloud2  24 messages",
+    ):
+        assert text in said
+    said = gpgmap("doctor", "nowhere", code=1).stdout
+    assert "WRONG  recording       nowhere: no such file or folder" in said
+    assert "numpy" in said
+    assert said.splitlines()[-1].startswith("1 wrong")
 
 
 def test_doctor_names_what_is_wrong(gpgmap, drive_bags: drives.Bags, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from gpgmap_ros.viz.pairs import Pair, Side, residual_limit
 
 def side(elevation: np.ndarray) -> Side:
     flat = np.zeros_like(elevation)
-    return Side(elevation, flat, flat, np.full_like(elevation, 0.02**2))
+    return Side(elevation, flat, flat, np.full_like(elevation, 0.02**2), np.ones_like(elevation))
 
 
 def test_differences_are_drawn_on_the_scale_of_the_middle_ones():

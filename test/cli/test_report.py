@@ -8,15 +8,20 @@ import shutil
 import subprocess
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from limits import PATIENCE
 
+from gpgmap_ros.closure.session import LoopClosure
 from gpgmap_ros.io.run_folder import RunFolder
-from gpgmap_ros.report.content import Content, shrunk
+from gpgmap_ros.mapping import gpgmap_from_points
+from gpgmap_ros.offline.results import closures_text
+from gpgmap_ros.report.content import Content, closure_views, shrunk
 from gpgmap_ros.report.encoding import decoded, encoded
 from gpgmap_ros.report.page import page_of
+from gpgmap_ros.viz.rendering import certainty, shade, shaded
 
 
 @pytest.fixture(scope="session")
@@ -78,31 +83,139 @@ def test_nothing_leads_out_of_the_page(run_folder: Path) -> None:
     assert set(re.findall(r"https?://[\w./]+", text)) <= {"http://www.w3.org/2000/svg"}
 
 
-def test_names_can_not_break_the_page(chromium: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "title",
+    [
+        "</script><script>alert(1)</script> & 'quotes'",
+        "<!--<script>",
+        "{{data}} {{script}}",
+        "\u2028 \\u003c <",
+    ],
+)
+def test_names_can_not_break_the_page(chromium: str, tmp_path: Path, title: str) -> None:
     """A bag or topic may be called anything."""
-    title = "</script><script>alert(1)</script> & 'quotes'"
-    content = Content(title, "sub", "No map.", warnings=["<b>bold</b>"])
-    page = tmp_path / "page.html"
-    page.write_text(page_of(content))
+    content = Content(title, "sub", "No map.", warnings=["<b>bold</b>", title])
     script = """const of = (id) => document.getElementById(id).textContent;
     const warnings = [...document.querySelectorAll(".warning")].map((node) => node.textContent);
-    const seen = { title: of("title"), warnings, message: of("map-message") };
-    document.documentElement.setAttribute("data-seen", JSON.stringify(seen));"""
-    text = page.read_text().replace("</body>", f"<script>{script}</script></body>")
-    page.write_text(text)
+    tell({ title: of("title"), tab: document.title, warnings, message: of("map-message") });"""
+    seen = told_by(chromium, page_of(content), script, tmp_path)
+    assert seen["title"] == title
+    assert seen["tab"].split() == f"{title}: GPGMap report".split()
+    assert seen["warnings"][:2] == ["<b>bold</b>", title]
+    assert seen["message"].startswith("There is no map")
+
+
+def told_by(
+    chromium: str, page: str, script: str, folder: Path, width: int = 1280, dark: bool = False
+) -> dict[str, Any]:
+    """What `script` tells, run in a page that is shown `width` pixels wide, as on a phone."""
+    tell = "const tell = (seen) => parent.document.documentElement.setAttribute('data-seen', JSON.stringify(seen));"
+    ready = (
+        "for (let k = 0; k < 500 && !document.documentElement.hasAttribute('data-ready'); k++)"
+        " await new Promise((done) => setTimeout(done, 20));"
+    )
+    begin = f"addEventListener('load', async () => {{ {ready} {script} }});"
+    (folder / "inner.html").write_text(page.replace("</body>", f"<script>{tell}{begin}</script></body>"))
+    outer = folder / "outer.html"  # the window itself can't be as narrow as a phone
+    outer.write_text(f'<iframe style="border: 0; width: {width}px; height: 844px" src="inner.html"></iframe>')
     result = subprocess.run(
         [
-            chromium, "--headless=new", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
-            page.as_uri(),
+            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000",
+            f"--blink-settings=preferredColorScheme={0 if dark else 1}", f"--user-data-dir={folder / 'profile'}",
+            "--virtual-time-budget=20000", "--allow-file-access-from-files", "--dump-dom", outer.as_uri(),
         ],
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     found = re.search(r'data-seen="([^"]*)"', result.stdout)
-    assert found
-    seen = json.loads(unescape(found[1]))
-    assert seen["title"] == title
-    assert "<b>bold</b>" in seen["warnings"]
-    assert seen["message"].startswith("There is no map")
+    assert found, result.stderr[-2000:]
+    return json.loads(unescape(found[1]))
+
+
+@pytest.mark.parametrize("width", [360, 390, 768, 1280])
+def test_the_page_is_as_wide_as_the_screen(
+    chromium: str, run_folder: Path, tmp_path: Path, width: int
+) -> None:
+    script = """document.querySelectorAll("details").forEach((node) => { node.open = true; });
+    tell({ screen: document.documentElement.clientWidth, page: document.documentElement.scrollWidth });"""
+    seen = told_by(chromium, (run_folder / "report.html").read_text(), script, tmp_path, width)
+    assert seen["page"] == seen["screen"] <= width
+
+
+def test_closures_are_dark_in_the_dark(chromium: str, hills: np.ndarray, tmp_path: Path) -> None:
+    """Ground that neither submap knows has the colour of the page's own unknown ground."""
+    points = hills - [500_000.0, 4_000_000.0, 250.0]
+    maps = [
+        gpgmap_from_points(points[np.hypot(points[:, 0] - x, points[:, 1] - 20) < 9], 0.5) for x in (17, 22)
+    ]
+    closure = LoopClosure(0, 1, np.eye(4), 0.01 * np.eye(6), 0.99, 0.5, True, "it fits")
+    views = closure_views([closure], {0: np.eye(4), 1: np.eye(4)}, lambda number: maps[number])
+    script = """const images = [...document.querySelectorAll(".trio img")];
+    await Promise.all(images.map((image) => image.decode()));
+    const counts = (image) => { const canvas = document.createElement("canvas"); canvas.width = image.naturalWidth;
+      canvas.height = image.naturalHeight; const context = canvas.getContext("2d"); context.drawImage(image, 0, 0);
+      const all = context.getImageData(0, 0, canvas.width, canvas.height).data; let clear = 0, solid = 0;
+      for (let k = 3; k < all.length; k += 4) if (all[k] === 0) clear++; else if (all[k] === 255) solid++;
+      return [clear, solid, all.length / 4]; };
+    const style = (selector) => getComputedStyle(document.querySelector(selector));
+    tell({ pixels: images.map(counts), behind: style(".trio .picture").backgroundColor,
+      filter: style(".trio .difference img").filter });"""
+    page = page_of(Content("t", "s", "a", closures=views))
+    dark = told_by(chromium, page, script, tmp_path, dark=True)
+    light = told_by(chromium, page, script, tmp_path)
+    assert len(dark["pixels"]) == 3
+    for clear, solid, count in dark["pixels"]:
+        assert clear > 0
+        assert clear + solid == count
+    assert dark["behind"] == "rgb(58, 60, 64)"
+    assert light["behind"] == "rgb(209, 209, 206)"
+    assert light["filter"] == "none"
+    assert "invert" in dark["filter"]
+
+
+def test_relief_has_no_rim_at_the_edge_of_the_data(chromium: str, tmp_path: Path) -> None:
+    """On an even slope the light is the same everywhere, up to the last known cell; it fades where little is known."""
+    script = """const n = 20, z = new Float32Array(n * n).fill(NaN);
+    for (let y = 0; y < n; y++) for (let x = 0; x < n; x++)
+      if ((x - 9) ** 2 + (y - 9) ** 2 < 70) z[y * n + x] = 0.3 * x - 0.2 * y;
+    const known = [...z.keys()].filter((k) => !Number.isNaN(z[k]));
+    const light = relief(z, n, n, 1.0, null), faded = relief(z, n, n, 1.0, new Float32Array(n * n));
+    tell({ count: known.length, light: known.map((k) => light[k]), faded: known.map((k) => faded[k]) });"""
+    seen = told_by(chromium, page_of(Content("t", "s", "a")), script, tmp_path)
+    assert seen["count"] > 200
+    assert max(seen["light"]) - min(seen["light"]) < 1e-3
+    assert abs(seen["light"][0] - 1.0) > 0.1
+    assert seen["faded"] == [1.0] * seen["count"]
+
+
+def test_pictures_have_no_rim_either() -> None:
+    """A plane, seen in a disc: between its own shade and none, nowhere beyond."""
+    rng = np.random.default_rng(1)
+    xy = rng.uniform(-5.0, 5.0, (40_000, 2))
+    xy = xy[np.hypot(*xy.T) < 4.0]
+    points = np.column_stack([xy, 10.0 + 0.4 * xy[:, 0] - 0.4 * xy[:, 1] + 0.01 * rng.normal(size=len(xy))])
+    gpgmap = gpgmap_from_points(points, 0.1)
+    white = np.full((*gpgmap.grid.shape, 3), 200, dtype=np.uint8)
+    light = shade(gpgmap["gradient_x"], gpgmap["gradient_y"])
+    pixels = shaded(white, light, certain=certainty(gpgmap))[..., 0]
+    x, y = np.meshgrid(gpgmap.grid.x, gpgmap.grid.y)
+    inside = float(np.median(pixels[np.hypot(x, y) < 3.0]))
+    assert inside > 215.0, "the slope faces the light"
+    edge = pixels[gpgmap.known & (np.hypot(x, y) > 3.8)]
+    assert len(edge) > 200
+    assert edge.min() > 180.0
+    assert edge.max() < inside + 12.0
+    assert shaded(white, light)[..., 0][gpgmap.known].min() < 100.0, "without it there is a rim"
+
+
+def test_nothing_is_said_of_corrections_where_nothing_was_compared() -> None:
+    none = {"compared": 0, "accepted": 0, "largest_correction_m": 0.0, "correction_at_the_end_m": 0.0}
+    assert closures_text(none) == "No submaps were compared"
+    assert "trajectory" not in closures_text({**none, "compared": 3})
+    one = closures_text({**none, "compared": 38, "accepted": 1, "largest_correction_m": 4.57})
+    assert (
+        one
+        == "38 pairs of submaps were compared, 1 accepted as a loop closure; it moves the trajectory by up to 4.57 m"
+    )
 
 
 def test_layers_survive_their_encoding() -> None:

@@ -1,0 +1,183 @@
+"""Recordings with something wrong: one line with file, cause and remedy, or the words of `gpgmap doctor`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import drives
+import numpy as np
+import pytest
+from rosbags.typesys import Stores, get_typestore
+from scipy.spatial.transform import Rotation
+
+from gpgmap_ros.demo.recording import POINTS_TOPIC
+from gpgmap_ros.io.bags import Stamped
+
+
+def one_line(result: Any) -> str:
+    (line,) = result.stderr.strip().splitlines()
+    assert "Traceback" not in line
+    return line
+
+
+# -- what can't be mapped --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["zero.mcap", "zero.db3", "zero.bag"])
+def test_a_file_of_no_length(gpgmap, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    assert f"{name}: is empty (0 bytes)" in one_line(gpgmap("replay", name, code=1))
+
+
+def test_a_folder_with_only_its_metadata(gpgmap, drive_bags, tmp_path: Path) -> None:
+    (tmp_path / "copied").mkdir()
+    shutil.copy(drive_bags.sqlite / "metadata.yaml", tmp_path / "copied")
+    said = one_line(gpgmap("replay", "copied", code=1))
+    assert "copied: there is only metadata.yaml in it: copy the .mcap or .db3 files" in said
+
+
+def test_a_topic_on_which_nothing_was_recorded(gpgmap, tmp_path: Path) -> None:
+    writer = drives.Ros2Writer(tmp_path / "silent", version=9)
+    with writer:
+        writer.add_connection(
+            "/points", "sensor_msgs/msg/PointCloud2", typestore=get_typestore(Stores.ROS2_JAZZY)
+        )
+    said = one_line(gpgmap("replay", "silent", code=2))
+    assert "silent: no cloud was recorded on /points: was the driver running" in said
+
+
+def test_a_recording_without_clouds(gpgmap, drive_bags, tmp_path: Path) -> None:
+    drives.write_ros2(
+        tmp_path / "poses", [m for m in drives.messages_of(drive_bags.frames) if m.topic != POINTS_TOPIC]
+    )
+    said = one_line(gpgmap("replay", "poses", code=2))
+    assert "poses: there are no point clouds" in said
+    assert "/tf (tf2_msgs/msg/TFMessage)" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--topic", "/nope"], "/nope is not in the recording; clouds are on /lidar/points"),
+        (["--topic", "/tf"], "/tf is of type tf2_msgs/msg/TFMessage"),
+        (["--odom", "/nope"], "/nope is not in the recording; poses are on no topic"),
+        (["--map-frame", "nope"], "'nope' is not above 'lidar': frames are odom"),
+    ],
+)
+def test_names_that_are_not_in_it(gpgmap, drive_bags, tmp_path: Path, options: list[str], text: str) -> None:
+    said = one_line(gpgmap("replay", drive_bags.sqlite, *options, "--out", "out", code=2))
+    assert f"{drive_bags.sqlite}: {text}" in said
+    assert not (tmp_path / "out").exists()
+
+
+# -- what is mapped, and may be wrong: the same words in doctor, on the terminal, in run.json and in the report ----
+
+
+def found_everywhere(gpgmap, bag: str, small: list[str], folder: Path, status: str) -> dict[str, Any]:
+    """Of doctor's findings of a status about `bag`, the one; replay says it too, wherever it says something."""
+    told = json.loads(gpgmap("doctor", bag, "--json", *small, code=None).stdout)
+    installed = {item["subject"] for item in json.loads(gpgmap("doctor", "--json").stdout)}
+    (finding,) = [item for item in told if item["status"] == status and item["subject"] not in installed]
+    said = gpgmap("replay", bag, "--out", "out", *small).stdout
+    summary = json.loads((folder / "out" / "run.json").read_text())
+    report = (folder / "out" / "report.html").read_text()
+    assert finding in summary["findings"]
+    sentence = f"{finding['text']}; {finding['remedy']}"
+    assert sentence in summary["warnings"]
+    assert f"warning   {sentence}" in said
+    assert json.dumps(sentence).replace("<", "\\u003c") in report
+    return finding
+
+
+def test_a_tilted_frame_is_said(gpgmap, small, drive_bags, tmp_path: Path) -> None:
+    tilt = np.eye(4)
+    tilt[:3, :3] = Rotation.from_euler("x", 40.0, degrees=True).as_matrix()
+    frames = [replace(frame, T_odom_base=tilt @ frame.T_odom_base) for frame in drive_bags.frames]
+    drives.write_ros2(tmp_path / "tilted", drives.messages_of(frames))
+    finding = found_everywhere(gpgmap, "tilted", small, tmp_path, "wrong")
+    assert finding["text"].startswith("the robot is tilted by 4")
+    assert "gravity-aligned" in finding["remedy"]
+
+
+def with_times(item: Stamped) -> Stamped:
+    """A cloud whose points have a time each, as a driver of a spinning LiDAR writes them."""
+    cloud = item.message
+    types = get_typestore(Stores.ROS2_JAZZY).types
+    xyz = np.asarray(cloud.data).reshape(-1, 12)
+    times = np.linspace(0.0, drives.PERIOD, len(xyz), dtype="<f4").view(np.uint8).reshape(-1, 4)
+    field = types["sensor_msgs/msg/PointField"](name="time", offset=12, datatype=7, count=1)
+    changed = replace(
+        cloud, fields=[*cloud.fields, field], point_step=16, row_step=16 * len(xyz),
+        data=np.ascontiguousarray(np.hstack([xyz, times])).reshape(-1),
+    )  # fmt: skip
+    return replace(item, message=changed)
+
+
+def test_times_of_points_and_a_moving_sensor_are_said(gpgmap, small, drive_bags, tmp_path: Path) -> None:
+    messages = [
+        with_times(m) if m.topic == POINTS_TOPIC else m for m in drives.messages_of(drive_bags.frames)
+    ]
+    drives.write_ros2(tmp_path / "moving", messages)
+    finding = found_everywhere(gpgmap, "moving", small, tmp_path, "note")
+    assert "each point has a time ('time')" in finding["text"]
+    assert "undistort" in finding["remedy"]
+
+
+def test_times_of_points_do_not_matter_where_the_sensor_stands(gpgmap, drive_bags, tmp_path: Path) -> None:
+    stands = [replace(frame, T_odom_base=drive_bags.frames[0].T_odom_base) for frame in drive_bags.frames]
+    messages = [with_times(m) if m.topic == POINTS_TOPIC else m for m in drives.messages_of(stands)]
+    drives.write_ros2(tmp_path / "standing", messages)
+    assert "each point has a time" not in gpgmap("doctor", "standing").stdout
+
+
+def test_a_missing_mount_is_said(gpgmap, small, drive_bags, tmp_path: Path) -> None:
+    messages = drives.odometry_messages(drive_bags.frames, drives.messages_of(drive_bags.frames))
+    drives.write_ros2(tmp_path / "unmounted", [m for m in messages if m.topic != "/tf_static"])
+    finding = found_everywhere(gpgmap, "unmounted", small, tmp_path, "note")
+    assert finding["text"] == (
+        "no transform leads from 'base_link' to 'lidar': the sensor is taken to be at 'base_link'"
+    )
+
+
+# -- run folders that are damaged ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("[" * 200_000, "nested too deeply"),
+        ('{"kind": ' * 50_000, "nested too deeply"),
+        ('{"kind": "replay", "way_m": NaN}', "NaN is no number"),
+        ('{"kind": "replay", "way_m": -Infinity}', "-Infinity is no number"),
+        ('{"kind": "replay", "way_m": ' + "9" * 5000 + "}", "damaged"),
+        ("[1, 2]", "does not say what kind of run"),
+        ('{"kind": 7}', "does not say what kind of run"),
+        ("", "damaged"),
+        ("\udcff\udcfe", "damaged"),
+    ],
+)
+def test_a_damaged_summary_is_named_in_one_line(
+    gpgmap, run_folder, tmp_path: Path, text: str, cause: str
+) -> None:
+    shutil.copytree(run_folder, tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_bytes(text.encode(errors="surrogateescape"))
+    said = one_line(gpgmap("evaluate", "run", "--truth", run_folder / "odometry.txt", code=1))
+    assert said.startswith("gpgmap evaluate: run/run.json: ")
+    assert cause in said
+    assert len(said) < 300
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"a": "0"}, {"accepted": 1}, {"T_a_b": [[1, 2], [3]]}, {"T_a_b": [[1e400] * 4] * 4}, {"T_a_b": None}],
+)
+def test_a_damaged_comparison_is_named_in_one_line(gpgmap, run_folder, tmp_path: Path, change: dict) -> None:
+    shutil.copytree(run_folder, tmp_path / "run")
+    row = {"a": 0, "b": 1, "accepted": True, "T_a_b": np.eye(4).tolist()} | change
+    (tmp_path / "run" / "closures.json").write_text(json.dumps([row]))
+    said = one_line(gpgmap("evaluate", "run", "--truth", run_folder / "odometry.txt", code=1))
+    assert said.startswith("gpgmap evaluate: run/closures.json: damaged: ")
