@@ -26,6 +26,7 @@ from gpgmap_ros.mapping.conversions import (
     grid_map_geometry,
     image_from_layer,
     layer_from_image,
+    obstacles_from_layer,
     occupancy_from_layer,
     points_from_layer,
 )
@@ -105,11 +106,22 @@ def grid_map_message(gpgmap: GPGMap, layers: Sequence[str]) -> GridMap:
     return message
 
 
-def occupancy_message(gpgmap: GPGMap, layer: str) -> OccupancyGrid:
-    """A layer of probabilities as risk in percent, -1 where unknown: Nav2's static layer takes it as it is."""
+def risk_message(gpgmap: GPGMap) -> OccupancyGrid:
+    """Risk in percent, 100 (1 - P(traversable)), -1 where unknown."""
+    return occupancy_message(gpgmap, occupancy_from_layer(gpgmap["traversability"]))
+
+
+def obstacles_message(gpgmap: GPGMap) -> OccupancyGrid:
+    """100 where the risk is above `traversability.max_risk`, else 0, -1 where unknown."""
+    max_risk = gpgmap.config.traversability.max_risk
+    return occupancy_message(gpgmap, obstacles_from_layer(gpgmap["traversability"], max_risk))
+
+
+def occupancy_message(gpgmap: GPGMap, values: NDArray[np.int8]) -> OccupancyGrid:
+    """values: flat, in the order of the layer"""
     message = OccupancyGrid(header=header(gpgmap), info=map_info_message(gpgmap))
     cells = array.array("b")
-    cells.frombytes(memoryview(occupancy_from_layer(gpgmap[layer])).cast("B"))
+    cells.frombytes(memoryview(values).cast("B"))
     message.data = cells
     return message
 

@@ -12,8 +12,8 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from nav_msgs.msg import Odometry
 from rclpy.qos import QoSProfile
 from scene import CloudSource, wait_for_text
-from tf2_msgs.msg import TFMessage
 from test_node_time import SIMULATED, SMALL, SimulatedClock
+from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.transform_buffer import NANOSECONDS
 
@@ -113,12 +113,15 @@ def test_one_pose_ahead_in_simulated_time(client: RosClient, start_node: Any) ->
         source.publish()
         return diagnostics.value("clouds used") >= used
 
-    # already the first pose is ahead of the clock: it has no neighbours yet
+    client.spin_until(source._transforms.get_subscription_count, "the node to listen to /tf")
     clock.publish(source.stamp / 1e9)
+    # already the first pose is ahead of the clock: it has no neighbours yet
     publish_pose(source, HOUR)
     client.spin_until(lambda: step(5), "clouds used")
+    client.spin_until(lambda: diagnostics.warns("3600.0 s ahead of the clock"), "a warning")
     publish_pose(source, HOUR)
-    client.spin_until(lambda: step(diagnostics.value("clouds used") + 10), "clouds used again")
+    before = diagnostics.value("clouds used")
+    client.spin_until(lambda: step(before + 10), "clouds used again")
     assert diagnostics.warns("ahead of its neighbours")
     # the clock jumps back, and poses with it
     source.stamp = 1_000 * NANOSECONDS
@@ -127,19 +130,22 @@ def test_one_pose_ahead_in_simulated_time(client: RosClient, start_node: Any) ->
 
 
 def test_a_cloud_with_stamp_0_is_refused(client: RosClient, transforms: str, start_node: Any) -> None:
+    """And does not get the newest pose; near enough to the others that it is no new recording."""
     node = start_node(*SMALL)
-    diagnostics, source = Diagnostics(client), CloudSource(client, start=1)  # no jump in time from there to 0
-    map_on(client, source, diagnostics, 3)
-    source.stamp, stamp = 0, source.stamp
-    client.spin_until(
-        lambda: (
-            source.publish_cloud() or client.spin_for(0.1) or diagnostics.value("clouds dropped: too_early")
-        ),
-        "a refused cloud",
-    )
-    source.stamp = stamp
-    used = diagnostics.value("clouds used")
-    assert used < diagnostics.value("clouds received")
+    diagnostics, source = Diagnostics(client), CloudSource(client)
+    source.stamp = NANOSECONDS
+
+    def poses_and_old_clouds() -> int:
+        source.stamp += NANOSECONDS // 1000
+        source.publish_transform()
+        source.stamp, stamp = 0, source.stamp
+        source.publish_cloud()
+        source.stamp = stamp
+        client.spin_for(0.05)
+        return diagnostics.value("clouds dropped: too_early")
+
+    client.spin_until(poses_and_old_clouds, "a refused cloud")
+    assert diagnostics.value("clouds used") == 0
     wait_for_text(node, "cloud dropped (too_early)")
 
 
