@@ -54,9 +54,16 @@ def test_package_xml_names_what_the_nodes_and_launch_files_import(root: Path) ->
     ros = {
         name
         for name in imported
-        if re.search(r"_msgs$|_srvs$|_interfaces$|^rclpy$|^launch|^sensor_msgs_py$", name)
+        if re.search(
+            r"_msgs$|_srvs$|_interfaces$|^rclpy$|^launch|^sensor_msgs_py$|^ament_index_python$", name
+        )
     }
     assert ros <= declared, f"missing in package.xml: {sorted(ros - declared)}"
+
+
+def test_a_robot_without_a_screen_needs_no_rviz(root: Path) -> None:
+    declared = {item.text for item in manifest(root).iter() if item.tag.endswith("depend")}
+    assert not [name for name in declared if name and "rviz" in name]
 
 
 def test_every_dependency_has_its_reason(root: Path) -> None:
@@ -96,10 +103,10 @@ def test_the_locks_agree(root: Path) -> None:
     assert same == {line.split(" ;")[0] for line in run}
 
 
-def test_readme_names_every_launch_argument(root: Path) -> None:
+def test_every_launch_argument_is_documented(root: Path) -> None:
     launch = (root / "launch" / "gpgmap.launch.py").read_text()
     arguments = re.findall(r'^    \("(\w+)", ', launch, re.MULTILINE)
     assert len(arguments) >= 9
-    readme = (root / "README.md").read_text()
-    missing = [name for name in arguments if f"`{name}`" not in readme]
+    text = (root / "README.md").read_text() + (root / "docs" / "ros.md").read_text()
+    missing = [name for name in arguments if f"`{name}`" not in text]
     assert not missing
