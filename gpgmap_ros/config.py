@@ -398,6 +398,8 @@ class Config(Checked):
         super().__post_init__()
         for name in ("map_frame", "base_frame"):
             object.__setattr__(self, name, getattr(self, name).lstrip("/"))
+        if not self.map_frame:
+            raise ConfigError("map_frame is empty: name the frame in which poses are given, as in 'odom'")
         if self.closure.publish_tf and self.closure.frame == self.map_frame:
             raise ConfigError(
                 f"closure.publish_tf needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
