@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
-from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, TransformStamped
+from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, Transform, TransformStamped
 from grid_map_msgs.msg import GridMap
 from nav_msgs.msg import MapMetaData, OccupancyGrid, Odometry, Path
 from numpy.typing import NDArray
@@ -191,10 +191,15 @@ def pose_message(T: Array) -> Pose:
 
 def transform_message(T_parent_child: Array, parent: str, child: str, stamp: Time) -> TFMessage:
     message = TransformStamped(header=Header(stamp=stamp, frame_id=parent), child_frame_id=child)
-    t, q = message.transform.translation, message.transform.rotation
-    t.x, t.y, t.z = (float(value) for value in T_parent_child[:3, 3])
-    q.x, q.y, q.z, q.w = (float(value) for value in quaternion_of(T_parent_child))
+    set_transform(message.transform, T_parent_child)
     return TFMessage(transforms=[message])
+
+
+def set_transform(transform: Transform, T: Array) -> None:
+    """Write T into a message that is there."""
+    t, q = transform.translation, transform.rotation
+    t.x, t.y, t.z = T[:3, 3].tolist()
+    q.x, q.y, q.z, q.w = quaternion_of(T).tolist()
 
 
 ANCHOR, ACCEPTED, OVERRULED = (0.2, 0.5, 0.9), (0.1, 0.8, 0.2), (0.9, 0.2, 0.1)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from geometry_msgs.msg import TransformStamped
 from rclpy.duration import Duration
 from rclpy.time import Time
 
 from gpgmap_ros.geometry import Array
-from gpgmap_ros.nodes.messages import time_message, transform_message, transform_of
+from gpgmap_ros.nodes.messages import set_transform, time_message, transform_of
 from gpgmap_ros.transform_buffer import (
     HORIZON,
     TransformTree,
@@ -41,6 +42,8 @@ class Tf2Buffer(TransformTree):
         super().__init__()
         self._tf2, self._buffer = tf2, tf2.Buffer(Duration(nanoseconds=round(horizon * 1e9)))
         self._links: dict[str, _Link] = {}
+        # tf2 copies it: a new one for each transform would cost more than tf2 itself
+        self._message = TransformStamped()
 
     def forget_frame(self, child: str) -> None:
         """tf2 can forget all moving frames, not one: the others come again with their next message."""
@@ -52,7 +55,10 @@ class Tf2Buffer(TransformTree):
     def _insert(self, parent: str, child: str, stamp: int, T_parent_child: Array, static: bool) -> None:
         # tf2 takes stamp 0 for "no stamp": never as a moving transform
         stamp = max(stamp, 0 if static else 1)
-        message = transform_message(T_parent_child, parent, child, time_message(stamp)).transforms[0]
+        message = self._message
+        message.header.frame_id, message.child_frame_id = parent, child
+        message.header.stamp = time_message(stamp)
+        set_transform(message.transform, T_parent_child)
         if static:
             self._buffer.set_transform_static(message, AUTHORITY)
             self._links[child] = _Link(parent, None)
