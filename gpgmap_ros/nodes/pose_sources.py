@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
@@ -57,6 +57,8 @@ class PoseSource(Protocol):
         """End the subscriptions."""
 
 
+# Best effort suits every publisher. Sensor data's depth of 5 is 25 ms of fast odometry: less than a busy executor waits.
+ODOMETRY_QOS = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 COVARIANCES_KEPT = 500  # ten seconds of fast odometry, as long as poses are kept
 
 
@@ -179,7 +181,7 @@ class OdometryPoseSource:
             Odometry,
             "odometry",
             self._insert,
-            qos_profile_sensor_data,
+            ODOMETRY_QOS,
             event_callbacks=incompatible_qos_warning(warnings, name, "match the publisher's QoS"),
         )
 
