@@ -37,12 +37,12 @@ class HeldPoses:
     """Poses of one input that were held back because of their stamps; `problems` names the latest for a while."""
 
     def __init__(self) -> None:
-        self.count, self._text, self._last = 0, "", float("-inf")
+        self.count, self._topic, self._text, self._last = 0, "", "", float("-inf")
 
     def add(self, topic: str, series: str, why: str, admitted: bool) -> None:
         """topic, series, why: where the pose came from, whose it is, how it is stamped; admitted: used after all."""
         self.count += 1
-        self._last = time.monotonic()
+        self._topic, self._last = topic, time.monotonic()
         then = "; as several in a row agree, they are used now" if admitted else ""
         self._text = f"on '{topic}', {series} stamped {why}{then}"
 
@@ -51,7 +51,7 @@ class HeldPoses:
         if time.monotonic() - self._last > HELD_NAMED:
             return {}
         text = f"poses quarantined: {self.count}, the latest {self._text}: check the clock of its publisher"
-        return {f"quarantine {id(self)}": text}
+        return {f"quarantined {self._topic}": text}
 
 
 class UseWatch:

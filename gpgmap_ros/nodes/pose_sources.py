@@ -57,7 +57,7 @@ class PoseSource(Protocol):
         """End the subscriptions."""
 
 
-# Best effort suits every publisher. Sensor data's depth of 5 is 25 ms of fast odometry: less than a busy executor waits.
+# Best effort suits every publisher. Sensor data's depth of 5 is 25 ms of fast odometry: a busy executor takes longer.
 ODOMETRY_QOS = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 COVARIANCES_KEPT = 500  # ten seconds of fast odometry, as long as poses are kept
 
