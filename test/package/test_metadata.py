@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import gpgmap_ros
+from gpgmap_ros.config import settings
 
 # PyPI name -> rosdep key. None: comes with another package or is not in rosdep; docs/dependencies.md says which.
 ROSDEP_KEYS = {
@@ -110,3 +111,11 @@ def test_every_launch_argument_is_documented(root: Path) -> None:
     text = (root / "README.md").read_text() + (root / "docs" / "ros.md").read_text()
     missing = [name for name in arguments if f"`{name}`" not in text]
     assert not missing
+
+
+def test_the_launch_file_knows_every_kind_of_sensor(root: Path) -> None:
+    launch = (root / "launch" / "gpgmap.launch.py").read_text()
+    (listed,) = re.findall(r"^SENSORS = \((.*)\)$", launch, re.MULTILINE)
+    (choices,) = [item.choices for item in settings() if item.name == "noise.sensor"]
+    assert tuple(re.findall(r'"(\w+)"', listed)) == choices
+    assert all((root / "config" / f"{sensor}.yaml").is_file() for sensor in choices)
