@@ -168,7 +168,7 @@ class TfPoseSource:
 class OdometryPoseSource:
     """T_map_base interpolated from nav_msgs/Odometry; where the sensor has a frame of its own, its mount from /tf."""
 
-    _BASE = "odometry"  # stands for the robot in the buffer, whatever the messages call it
+    _BASE = "(odometry)"  # stands for the robot in the buffer, whatever the messages call it; no frame has this name
 
     def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
         self._node, self._warnings, self._map_frame = node, warnings, config.map_frame

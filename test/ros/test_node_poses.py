@@ -15,6 +15,9 @@ from scene import CloudSource, wait_for_text
 from test_node_time import SIMULATED, SMALL, SimulatedClock
 from tf2_msgs.msg import TFMessage
 
+from gpgmap_ros.config import Config
+from gpgmap_ros.nodes.health import Warnings
+from gpgmap_ros.nodes.pose_sources import OdometryPoseSource
 from gpgmap_ros.transform_buffer import NANOSECONDS
 
 HOUR = 3600 * NANOSECONDS
@@ -183,3 +186,14 @@ def test_poses_ahead_by_the_robots_own_clock_are_used(client: RosClient, start_n
     start_node(*SMALL)
     diagnostics, source = Diagnostics(client), CloudSource(client, start=int(time.time()) + 3600)
     map_on(client, source, diagnostics, 10)
+
+
+def test_a_map_frame_may_be_called_odometry(client: RosClient) -> None:
+    config = Config(pose_source="odometry", map_frame="/odometry")
+    source = OdometryPoseSource(client.node, Warnings(client.node), config)
+    message = Odometry(child_frame_id="lidar")
+    message.header.frame_id, message.header.stamp.sec = "odometry", 1000
+    message.pose.pose.position.x, message.pose.pose.orientation.w = 3.0, 1.0
+    source._insert(message)
+    assert source.sensor_pose("lidar", 1000 * NANOSECONDS, 0.0).T_map_sensor[0, 3] == 3.0
+    source.destroy()
