@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 import yaml
 
-from gpgmap_ros.config import Config
+from gp_core.grid import Grid
+from gpgmap_ros.config import Config, TraversabilityConfig
+from gpgmap_ros.io.nav2_map import write_nav2_map
+from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.conversions import UNKNOWN, obstacles_from_layer, occupancy_from_layer
 
 FREE_SPACE, INSCRIBED, LETHAL_OBSTACLE, NO_INFORMATION = 0, 253, 254, 255
@@ -61,6 +64,20 @@ def test_the_threshold_is_a_setting(max_risk: float, obstacles: int) -> None:
     cells = obstacles_from_layer(PROBABILITY, max_risk)
     assert (cells == 100).sum() == obstacles
     assert cells[-1] == UNKNOWN
+
+
+@pytest.mark.parametrize("max_risk", [0.2, 0.6])
+def test_the_exported_map_is_read_as_the_same_obstacles(tmp_path: Path, max_risk: float) -> None:
+    """As nav2_map_server reads the mode trinary."""
+    probability = PROBABILITY.reshape(2, 5).astype(np.float32)
+    config = Config(traversability=TraversabilityConfig(max_risk=max_risk))
+    gpgmap = GPGMap(Grid((0.0, 0.0), (2, 5), 0.1), {"traversability": probability}, config=config)
+    meta = yaml.safe_load(write_nav2_map(tmp_path / "yard.yaml", gpgmap).read_text())
+    pixels = np.frombuffer((tmp_path / meta["image"]).read_bytes()[-10:], np.uint8).reshape(2, 5)[::-1]
+    occupancy = (255.0 - pixels) / 255.0
+    read = np.full((2, 5), UNKNOWN)
+    read[occupancy <= meta["free_thresh"]], read[occupancy >= meta["occupied_thresh"]] = 0, 100
+    np.testing.assert_array_equal(read.ravel(), obstacles_from_layer(probability, max_risk))
 
 
 @pytest.fixture(params=["local_costmap", "global_costmap"])
