@@ -210,6 +210,13 @@ class TraversabilityConfig(Checked):
     step_distance: float = setting(
         0.3, "a step is a difference in height between places this far apart", "m", 0.01, 100.0, dynamic=True
     )
+    max_risk: float = setting(
+        0.2,
+        "risk, 1 - P(traversable), above which a cell is an obstacle: in ~/obstacles and in a map for nav2_map_server",
+        low=0.0,
+        high=0.99,
+        dynamic=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -340,6 +347,7 @@ class ClosureConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "frame", self.frame.lstrip("/"))
         if -1.0 < self.min_path < 0.0:
             raise ConfigError(
                 f"closure.min_path ({self.min_path}) must not be negative; -1 takes the submaps' reach"
@@ -402,6 +410,10 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("map_frame", "base_frame"):
+            object.__setattr__(self, name, getattr(self, name).lstrip("/"))
+        if not self.map_frame:
+            raise ConfigError("map_frame is empty: name the frame in which poses are given, as in 'odom'")
         if self.closure.publish_tf and self.closure.frame == self.map_frame:
             raise ConfigError(
                 f"closure.publish_tf needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "

@@ -25,8 +25,22 @@ def transform_from(translation: ArrayLike, quaternion_xyzw: ArrayLike) -> Array:
 
 
 def quaternion_of(T: Array) -> Array:
-    """Quaternion (x, y, z, w), w >= 0."""
-    return np.asarray(Rotation.from_matrix(T[:3, :3]).as_quat(canonical=True))
+    """Quaternion (x, y, z, w), w >= 0.
+
+    From 4 q_i q_j, which sums and differences of the matrix's elements give, divided by the largest component: in plain
+    numbers, because every transform on /tf comes through here and SciPy's objects cost thirty times as much.
+    """
+    (a, b, c), (d, e, f), (g, h, i) = T[:3, :3].tolist()
+    products = (
+        (1.0 + a - e - i, b + d, c + g, h - f),
+        (b + d, 1.0 - a + e - i, f + h, c - g),
+        (c + g, f + h, 1.0 - a - e + i, d - b),
+        (h - f, c - g, d - b, 1.0 + a + e + i),
+    )
+    largest = max(range(4), key=lambda row: products[row][row])
+    quaternion = np.array(products[largest])
+    norm = np.linalg.norm(quaternion)
+    return np.asarray(quaternion / (norm if quaternion[3] >= 0.0 else -norm))
 
 
 def inverse(T_a_b: Array) -> Array:

@@ -1,7 +1,8 @@
-"""Transforms by frame and time, where tf2_ros is not installed: the part of its contract that mapping needs.
+"""Transforms by frame and time: the contract that mapping needs, and the buffer for where tf2_ros is not installed.
 
 Frames form a tree. Each frame has one parent; the transform to it is static, or a series over time that is
-interpolated. Look-ups outside the series are refused, never extrapolated.
+interpolated. Look-ups outside the series are refused, never extrapolated. A leading slash in the name of a frame, as
+ROS 1 wrote it, is left out.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ from __future__ import annotations
 import bisect
 import threading
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from gpgmap_ros.geometry import Array, interpolate, inverse
 
 NANOSECONDS = 1_000_000_000
+HORIZON = 10.0
+"""Seconds of history kept for each moving frame, where nothing else is asked for: as tf2 does."""
 
 
 class TransformUnavailable(LookupError):
@@ -27,6 +33,115 @@ class TransformUnavailable(LookupError):
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
         self.reason = reason
+
+
+class Link(Protocol):
+    """What is known of a frame that has a parent."""
+
+    @property
+    def parent(self) -> str: ...
+
+
+class TransformTree(ABC):
+    """Answers look-ups of transforms and waits for them; safe to fill in one thread and ask in another."""
+
+    _links: Mapping[str, Link]  # by the name of the child
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._interruptions = 0
+
+    def insert(
+        self, parent: str, child: str, stamp: int, T_parent_child: Array, static: bool = False
+    ) -> None:
+        """Add a transform; `stamp` in nanoseconds. ValueError where it is none."""
+        parent, child = frame_name(parent), frame_name(child)
+        if not parent or not child or parent == child:
+            raise ValueError(f"a transform needs two different frames, got '{parent}' <- '{child}'")
+        if not np.all(np.isfinite(T_parent_child)):
+            raise ValueError(f"the transform '{parent}' <- '{child}' is not finite")
+        with self._changed:
+            self._insert(parent, child, stamp, T_parent_child, static)
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Forget the moving frames, as after a jump back in time; static ones stay."""
+        with self._changed:
+            self._clear()
+
+    def interrupt(self) -> None:
+        """End all waiting now, as if its time were over."""
+        with self._changed:
+            self._interruptions += 1
+            self._changed.notify_all()
+
+    def lookup(self, target: str, source: str, stamp: int, timeout: float = 0.0) -> Array:
+        """T_target_source at `stamp` (nanoseconds), waiting up to `timeout` seconds for it to become known.
+
+        TransformUnavailable where it is not. What is older than the history is not waited for: it will not come.
+        """
+        target, source = frame_name(target), frame_name(source)
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            interruptions = self._interruptions
+            while True:
+                try:
+                    return np.eye(4) if target == source else self._lookup(target, source, stamp)
+                except TransformUnavailable as error:
+                    remaining = deadline - time.monotonic()
+                    over = remaining <= 0 or self._interruptions != interruptions
+                    if error.reason == "too_early" or over:
+                        raise
+                self._changed.wait(remaining)
+
+    def newest(self, target: str, source: str) -> int | None:
+        """The newest stamp at which all moving transforms between two frames are known; None where there is none."""
+        with self._changed:
+            return self._newest(frame_name(target), frame_name(source))
+
+    @abstractmethod
+    def forget_frame(self, child: str) -> None:
+        """Forget the history of a moving frame, which starts anew; others may go with it."""
+
+    @abstractmethod
+    def _insert(self, parent: str, child: str, stamp: int, T_parent_child: Array, static: bool) -> None: ...
+
+    @abstractmethod
+    def _clear(self) -> None: ...
+
+    @abstractmethod
+    def _lookup(self, target: str, source: str, stamp: int) -> Array: ...
+
+    @abstractmethod
+    def _newest(self, target: str, source: str) -> int | None: ...
+
+    def _chains(self, target: str, source: str) -> tuple[list[str], list[str]]:
+        """The frames from the target, and from the source, up to but without their nearest common ancestor."""
+        self._check_known(target, source)
+        chain_target, chain_source = self._ancestors(target), self._ancestors(source)
+        common = next((frame for frame in chain_source if frame in chain_target), None)
+        if common is None:
+            raise not_connected(target, source, self._frames())
+        return chain_target[: chain_target.index(common)], chain_source[: chain_source.index(common)]
+
+    def _ancestors(self, frame: str) -> list[str]:
+        chain = [frame]
+        while (link := self._links.get(chain[-1])) is not None:
+            if link.parent in chain:
+                loop = " <- ".join([*chain[chain.index(link.parent) :], link.parent])
+                raise TransformUnavailable("not_connected", f"the frames form a loop: {loop}")
+            chain.append(link.parent)
+        return chain
+
+    def _check_known(self, *frames: str) -> None:
+        missing = [frame for frame in frames if frame not in self._links]
+        if missing:  # a root has no link of its own
+            known = self._frames()
+            if not known.issuperset(missing):
+                raise unknown_frame([frame for frame in missing if frame not in known], known)
+
+    def _frames(self) -> set[str]:
+        return set(self._links) | {link.parent for link in self._links.values()}
 
 
 @dataclass
@@ -52,18 +167,22 @@ class _Link:
         if outdated:
             del self.stamps[:outdated], self.transforms[:outdated]
 
-    def at(self, stamp: int, child: str) -> Array:
+    def refusal(self, stamp: int, child: str) -> TransformUnavailable | None:
+        """Why there is no transform at a stamp; None where there is one."""
+        if self.static or self.stamps[0] <= stamp <= self.stamps[-1]:
+            return None
+        first, last = self.stamps[0], self.stamps[-1]
+        early = stamp < first
+        gap = (first - stamp if early else stamp - last) / NANOSECONDS
+        return TransformUnavailable(
+            "too_early" if early else "too_late",
+            f"'{self.parent}' <- '{child}' is known from {seconds(first)} to {seconds(last)}, asked for"
+            f" {seconds(stamp)}: {gap:.3f} s {'before the oldest' if early else 'after the newest'}",
+        )
+
+    def at(self, stamp: int) -> Array:
         if self.static:
             return self.transforms[0]
-        first, last = self.stamps[0], self.stamps[-1]
-        if stamp < first or stamp > last:
-            early = stamp < first
-            gap = (first - stamp if early else stamp - last) / NANOSECONDS
-            raise TransformUnavailable(
-                "too_early" if early else "too_late",
-                f"'{self.parent}' <- '{child}' is known from {seconds(first)} to {seconds(last)}, asked for"
-                f" {seconds(stamp)}: {gap:.3f} s {'before the oldest' if early else 'after the newest'}",
-            )
         index = bisect.bisect_left(self.stamps, stamp)
         if self.stamps[index] == stamp:
             return self.transforms[index]
@@ -73,99 +192,80 @@ class _Link:
         )
 
 
-class TransformBuffer:
-    """Keeps transforms and answers look-ups; safe to fill in one thread and ask in another.
+class TransformBuffer(TransformTree):
+    """Keeps transforms itself. A frame that changes its parent starts a new history.
 
     horizon: seconds of history kept for each moving frame.
     """
 
-    def __init__(self, horizon: float = 10.0) -> None:
+    def __init__(self, horizon: float = HORIZON) -> None:
+        super().__init__()
         self._horizon = round(horizon * NANOSECONDS)
         self._links: dict[str, _Link] = {}
-        self._changed = threading.Condition()
-        self._interruptions = 0
 
-    def insert(
-        self, parent: str, child: str, stamp: int, T_parent_child: Array, static: bool = False
-    ) -> None:
-        """Add a transform; `stamp` in nanoseconds. A frame that changes its parent starts a new history."""
-        if not parent or not child or parent == child:
-            raise ValueError(f"a transform needs two different frames, got '{parent}' <- '{child}'")
-        if not np.all(np.isfinite(T_parent_child)):
-            raise ValueError(f"the transform '{parent}' <- '{child}' is not finite")
+    def forget_frame(self, child: str) -> None:
         with self._changed:
-            link = self._links.get(child)
-            if link is None or link.parent != parent or link.static != static:
-                link = self._links[child] = _Link(parent, static)
-            link.insert(stamp, T_parent_child, self._horizon)
-            self._changed.notify_all()
+            link = self._links.get(frame_name(child))
+            if link is not None and not link.static:
+                del self._links[frame_name(child)]
 
-    def clear(self) -> None:
-        """Forget the moving frames, as after a jump back in time; static ones stay."""
-        with self._changed:
-            self._links = {child: link for child, link in self._links.items() if link.static}
+    def _insert(self, parent: str, child: str, stamp: int, T_parent_child: Array, static: bool) -> None:
+        link = self._links.get(child)
+        if link is None or link.parent != parent or link.static != static:
+            link = self._links[child] = _Link(parent, static)
+        link.insert(stamp, T_parent_child, self._horizon)
 
-    def interrupt(self) -> None:
-        """End all waiting now, as if its time were over."""
-        with self._changed:
-            self._interruptions += 1
-            self._changed.notify_all()
-
-    def lookup(self, target: str, source: str, stamp: int, timeout: float = 0.0) -> Array:
-        """T_target_source at `stamp` (nanoseconds), waiting up to `timeout` seconds for it to become known."""
-        deadline = time.monotonic() + timeout
-        with self._changed:
-            interruptions = self._interruptions
-            while True:
-                try:
-                    return self._lookup(target, source, stamp)
-                except TransformUnavailable as error:
-                    remaining = deadline - time.monotonic()
-                    # what is older than the history will not come any more
-                    over = remaining <= 0 or self._interruptions != interruptions
-                    if error.reason == "too_early" or over:
-                        raise
-                self._changed.wait(remaining)
+    def _clear(self) -> None:
+        self._links = {child: link for child, link in self._links.items() if link.static}
 
     def _lookup(self, target: str, source: str, stamp: int) -> Array:
-        if target == source:
-            return np.eye(4)
-        chain_target, chain_source = self._ancestors(target), self._ancestors(source)
-        common = next((frame for frame in chain_source if frame in chain_target), None)
-        if common is None:
-            raise self._unconnected(target, source)
-        return inverse(self._to_ancestor(target, common, stamp)) @ self._to_ancestor(source, common, stamp)
+        up, down = self._chains(target, source)
+        refusals = [self._links[frame].refusal(stamp, frame) for frame in (*up, *down)]
+        # what is past on one link makes waiting for another one useless
+        for reason in ("too_early", "too_late"):
+            for refusal in refusals:
+                if refusal is not None and refusal.reason == reason:
+                    raise refusal
+        return inverse(self._product(up, stamp)) @ self._product(down, stamp)
 
-    def _ancestors(self, frame: str) -> list[str]:
-        chain = [frame]
-        while (link := self._links.get(chain[-1])) is not None:
-            if link.parent in chain:
-                loop = " <- ".join([*chain[chain.index(link.parent) :], link.parent])
-                raise TransformUnavailable("not_connected", f"the frames form a loop: {loop}")
-            chain.append(link.parent)
-        return chain
+    def _newest(self, target: str, source: str) -> int | None:
+        try:
+            up, down = self._chains(target, source)
+        except TransformUnavailable:
+            return None
+        links = [self._links[frame] for frame in (*up, *down)]
+        return min((link.stamps[-1] for link in links if not link.static), default=None)
 
-    def _to_ancestor(self, frame: str, ancestor: str, stamp: int) -> Array:
-        """T_ancestor_frame."""
+    def _product(self, chain: list[str], stamp: int) -> Array:
+        """T_parent_frame for the parent of the last frame and the first frame of a chain."""
         T = np.eye(4)
-        while frame != ancestor:
-            link = self._links[frame]
-            T = link.at(stamp, frame) @ T
-            frame = link.parent
+        for frame in chain:
+            T = self._links[frame].at(stamp) @ T
         return T
 
-    def _unconnected(self, target: str, source: str) -> TransformUnavailable:
-        known = set(self._links) | {link.parent for link in self._links.values()}
-        missing = [frame for frame in (target, source) if frame not in known]
-        listed = ", ".join(f"'{frame}'" for frame in sorted(known)) or "none"
-        if missing:
-            names = " and ".join(f"'{frame}'" for frame in missing)
-            return TransformUnavailable(
-                "unknown_frame", f"no transform has named frame {names}; known frames: {listed}"
-            )
-        return TransformUnavailable(
-            "not_connected", f"'{target}' and '{source}' are not connected; known frames: {listed}"
-        )
+
+def frame_name(name: str) -> str:
+    """The name of a frame as tf2 has it: ROS 1's begin with a slash."""
+    return name.lstrip("/")
+
+
+def unknown_frame(missing: Iterable[str], known: Iterable[str]) -> TransformUnavailable:
+    if not all(missing):
+        return TransformUnavailable("unknown_frame", f"a frame id is empty; known frames: {listed(known)}")
+    names = " and ".join(f"'{frame}'" for frame in missing)
+    return TransformUnavailable(
+        "unknown_frame", f"no transform has named frame {names}; known frames: {listed(known)}"
+    )
+
+
+def not_connected(target: str, source: str, known: Iterable[str]) -> TransformUnavailable:
+    return TransformUnavailable(
+        "not_connected", f"'{target}' and '{source}' are not connected; known frames: {listed(known)}"
+    )
+
+
+def listed(frames: Iterable[str]) -> str:
+    return ", ".join(f"'{frame}'" for frame in sorted(frames)) or "none"
 
 
 def seconds(stamp: int) -> str:

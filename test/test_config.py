@@ -114,3 +114,13 @@ def test_a_bad_file_is_named(tmp_path: Path, text: str, message: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none.yaml: cannot be read"):
         load_config(tmp_path / "none.yaml")
+
+
+def test_a_slash_before_a_frame_is_left_out() -> None:
+    names = {"map_frame": "/world", "base_frame": "//base", "closure.frame": "/map"}
+    config = with_settings(Config(), names)
+    assert (config.map_frame, config.base_frame, config.closure.frame) == ("world", "base", "map")
+    with pytest.raises(ConfigError, match="two frames"):
+        with_settings(Config(), {"map_frame": "/map", "closure.publish_tf": True})
+    with pytest.raises(ConfigError, match="map_frame is empty"):
+        Config(map_frame="/")

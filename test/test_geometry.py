@@ -28,6 +28,20 @@ def test_inverse_and_quaternion() -> None:
         np.testing.assert_allclose(transform_from(T[:3, 3], 3.0 * quaternion_of(T)), T, atol=1e-12)
 
 
+def test_quaternions_agree_with_scipy() -> None:
+    """Half turns about each axis too, where w is 0 and a division by it would fail."""
+    rng = np.random.default_rng(2)
+    half_turns = [Rotation.from_rotvec(np.pi * axis) for axis in (*np.eye(3), np.ones(3) / np.sqrt(3.0))]
+    near = [turn * Rotation.from_rotvec(1e-7 * rng.normal(size=3)) for turn in half_turns]
+    for rotation in (*half_turns, *near, *Rotation.random(100, random_state=0)):
+        T = np.eye(4)
+        T[:3, :3] = rotation.as_matrix()
+        found = quaternion_of(T)
+        assert found[3] >= 0.0
+        assert np.linalg.norm(found) == pytest.approx(1.0, abs=1e-12)
+        np.testing.assert_allclose(Rotation.from_quat(found).as_matrix(), T[:3, :3], atol=1e-12)
+
+
 def test_interpolation_is_straight_and_turns_evenly() -> None:
     rng = np.random.default_rng(1)
     T0, T1 = random_transform(rng), random_transform(rng)

@@ -88,6 +88,7 @@ def test_a_loop_of_frames_is_refused_not_followed() -> None:
     buffer = TransformBuffer()
     buffer.insert("a", "b", T0, at(1.0), static=True)
     buffer.insert("b", "a", T0, at(1.0), static=True)
+    buffer.insert("world", "c", T0, at(1.0), static=True)
     with pytest.raises(TransformUnavailable, match="loop"):
         buffer.lookup("a", "c", T0)
 

@@ -12,25 +12,25 @@ import numpy as np
 
 from gpgmap_ros.io.staged import staged, write_text
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.conversions import image_from_layer
+from gpgmap_ros.mapping.conversions import FREE, OCCUPIED, image_from_layer, obstacles_from_layer
 
 UNKNOWN_PIXEL = 205
 """Occupancy 0.196: above the free and below the occupied threshold, as every SLAM map of ROS has it."""
-FREE, OCCUPIED = 0.19, 0.65
+FREE_PIXEL, OCCUPIED_PIXEL = 254, 0
+FREE_THRESHOLD, OCCUPIED_THRESHOLD = 0.19, 0.65
 
 
-def write_nav2_map(path: Path, gpgmap: GPGMap, free: float = 0.8, occupied: float = 0.35) -> Path:
+def write_nav2_map(path: Path, gpgmap: GPGMap) -> Path:
     """Write path.pgm and path.yaml (mode trinary); returns the YAML.
 
-    free, occupied: probabilities of being traversable from which a cell is free, and up to which it is occupied;
-    between them, and where nothing is known, it is unknown
+    A cell whose risk is above `traversability.max_risk` is occupied, every other known one is free. A doubtful cell is
+    not unknown: Nav2's costmaps read unknown as free unless `track_unknown_space` is set.
     """
-    probability = gpgmap["traversability"]
-    pixels = np.full(probability.shape, UNKNOWN_PIXEL, dtype=np.uint8)
-    with np.errstate(invalid="ignore"):
-        pixels[probability >= free] = 254
-        pixels[probability <= occupied] = 0
-    image = image_from_layer(pixels)
+    cells = obstacles_from_layer(gpgmap["traversability"], gpgmap.config.traversability.max_risk)
+    pixels = np.full(cells.shape, UNKNOWN_PIXEL, dtype=np.uint8)
+    pixels[cells == FREE] = FREE_PIXEL
+    pixels[cells == OCCUPIED] = OCCUPIED_PIXEL
+    image = image_from_layer(pixels.reshape(gpgmap.grid.shape))
     rows, columns = image.shape
     pgm, yaml = path.with_suffix(".pgm"), path.with_suffix(".yaml")
     with staged(pgm) as beside:
@@ -42,6 +42,7 @@ def write_nav2_map(path: Path, gpgmap: GPGMap, free: float = 0.8, occupied: floa
     write_text(
         yaml,
         f"image: {pgm.name}\nmode: trinary\nresolution: {gpgmap.grid.resolution:.9g}\n"
-        f"origin: [{x:.9g}, {y:.9g}, 0.0]\nnegate: 0\noccupied_thresh: {OCCUPIED}\nfree_thresh: {FREE}\n",
+        f"origin: [{x:.9g}, {y:.9g}, 0.0]\nnegate: 0\n"
+        f"occupied_thresh: {OCCUPIED_THRESHOLD}\nfree_thresh: {FREE_THRESHOLD}\n",
     )
     return yaml

@@ -20,6 +20,8 @@ from gp_core.grid import Grid
 
 UNKNOWN = -1
 """What OccupancyGrid says of a cell it knows nothing about."""
+FREE, OCCUPIED = 0, 100
+"""What it says of a cell without risk, and of one that is certainly not traversable."""
 
 
 def image_from_layer(layer: NDArray[Any]) -> NDArray[Any]:
@@ -88,6 +90,16 @@ def occupancy_from_layer(traversability: NDArray[Any]) -> NDArray[np.int8]:
     """
     risk = np.rint(100.0 * (1.0 - np.clip(traversability, 0.0, 1.0)))
     return np.where(np.isnan(risk), UNKNOWN, risk).astype(np.int8).reshape(-1)
+
+
+def obstacles_from_layer(traversability: NDArray[Any], max_risk: float) -> NDArray[np.int8]:
+    """Flat data (ny * nx,) of an OccupancyGrid with 0, 100 and -1 alone: 100 where 1 - P(traversable) > max_risk.
+
+    For readers that take every value below 100 for free, as Nav2's static layer does by default.
+    """
+    with np.errstate(invalid="ignore"):
+        cells = np.where(1.0 - np.asarray(traversability, dtype=np.float64) > max_risk, OCCUPIED, FREE)
+    return np.where(np.isnan(traversability), UNKNOWN, cells).astype(np.int8).reshape(-1)
 
 
 def layer_from_occupancy(data: NDArray[np.int8], grid: Grid) -> NDArray[np.float32]:

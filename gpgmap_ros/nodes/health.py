@@ -10,8 +10,13 @@ from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import qos_policy_name_from_kind
 
+from gpgmap_ros.nodes.tally import Tally
+
 WARN_EVERY = 5.0  # seconds between two warnings of one kind
 SILENT_AFTER = 5.0  # seconds without a cloud, by the node's clock: a paused bag is not a silent sensor
+UNUSED_AFTER = 5.0  # seconds in which clouds were dropped and none was used
+DROPPED = "clouds dropped: "  # how the tally's names of drops begin; the reason follows
+HELD_NAMED = 30.0  # seconds for which a pose that was held back is named
 CLOUD_TYPE = "sensor_msgs/msg/PointCloud2"
 
 
@@ -26,6 +31,52 @@ class Warnings:
         if now - self._last.get(kind, float("-inf")) >= WARN_EVERY:
             self._last[kind] = now
             self._logger.warning(text)
+
+
+class HeldPoses:
+    """Poses of one input that were held back because of their stamps; `problems` names the latest for a while."""
+
+    def __init__(self) -> None:
+        self.count, self._topic, self._text, self._last = 0, "", "", float("-inf")
+
+    def add(self, topic: str, series: str, why: str, admitted: bool) -> None:
+        """topic, series, why: where the pose came from, whose it is, how it is stamped; admitted: used after all."""
+        self.count += 1
+        self._topic, self._last = topic, time.monotonic()
+        then = "; as several in a row agree, they are used now" if admitted else ""
+        self._text = f"on '{topic}', {series} stamped {why}{then}"
+
+    def problems(self) -> dict[str, str]:
+        """Kind of problem -> what it is and what to do."""
+        if time.monotonic() - self._last > HELD_NAMED:
+            return {}
+        text = f"poses quarantined: {self.count}, the latest {self._text}: check the clock of its publisher"
+        return {f"quarantined {self._topic}": text}
+
+
+class UseWatch:
+    """Watches whether clouds that come in are used; `problems` says so if for a while none was."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally, self._before, self._since = tally, tally.counts(), time.monotonic()
+
+    def problems(self) -> dict[str, str]:
+        """Kind of problem -> what it is and what to do."""
+        counts = self._tally.counts()
+        dropped = {
+            name.removeprefix(DROPPED): count - self._before[name]
+            for name, count in counts.items()
+            if name.startswith(DROPPED) and count > self._before[name]
+        }
+        # a node that is paused does what it was asked to
+        if counts["clouds used"] > self._before["clouds used"] or not dropped or "paused" in dropped:
+            self._before, self._since = counts, time.monotonic()
+        unused = time.monotonic() - self._since
+        if unused <= UNUSED_AFTER:
+            return {}
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
+        text = f"no cloud was used for {unused:.0f} s (dropped: {reasons}): the log says why"
+        return {"no cloud used": text}
 
 
 class InputWatch:

@@ -41,7 +41,13 @@ from gpgmap_ros.memory import keep_flat
 from gpgmap_ros.nodes import parameters
 from gpgmap_ros.nodes.abandoned_memory import remove_abandoned_segments
 from gpgmap_ros.nodes.finisher import Finisher
-from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning, resident_megabytes
+from gpgmap_ros.nodes.health import (
+    InputWatch,
+    UseWatch,
+    Warnings,
+    incompatible_qos_warning,
+    resident_megabytes,
+)
 from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, release_state_machine, succeeds
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.map_services import MapServices
@@ -151,7 +157,7 @@ class MappingNode(LifecycleNode):
                 )
             )
         names = [subscription.topic_name for subscription in self._clouds]
-        self._watch = InputWatch(self, names)
+        self._watch, self._use = InputWatch(self, names), UseWatch(self._tally)
         self.get_logger().info(
             f"mapping {', '.join(repr(name) for name in names)} into '{self.config.map_frame}',"
             f" poses from {self.config.pose_source}"
@@ -270,7 +276,7 @@ class MappingNode(LifecycleNode):
             return pipeline is not None
 
     def _on_second(self) -> None:
-        problems = self._watch.problems() if self._watch is not None else {}
+        problems = self._input_problems() if self._watch is not None else {}
         for kind, text in problems.items():
             self._warnings.warn(kind, text)
         values = self._tally.values() | self._tally.rates("clouds received", "clouds used", "maps published")
@@ -287,6 +293,14 @@ class MappingNode(LifecycleNode):
         message.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(message)
 
+    def _input_problems(self) -> dict[str, str]:
+        """What is wrong with clouds and poses while the node is active: kind -> text."""
+        assert self._watch is not None
+        problems = self._watch.problems() | self._use.problems()
+        for held in self._poses.held():
+            problems |= held.problems()
+        return problems
+
     def _present_values(self) -> dict[str, str]:
         """What is so now, rather than what has happened."""
         values = {"resident memory (MB)": f"{resident_megabytes():.0f}"}
@@ -298,6 +312,7 @@ class MappingNode(LifecycleNode):
         values["cells that clouds contradict"] = str(pipeline.disputed)
         if self._coverage is not None:
             values["map coverage (%)"] = f"{100.0 * self._coverage:.1f}"
+        values["poses quarantined"] = str(sum(held.count for held in self._poses.held()))
         newest = self._poses.newest()
         if newest is not None:
             age = (self.get_clock().now().nanoseconds - newest) / NANOSECONDS

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
-from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, TransformStamped
+from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, Transform, TransformStamped
 from grid_map_msgs.msg import GridMap
 from nav_msgs.msg import MapMetaData, OccupancyGrid, Odometry, Path
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from gpgmap_ros.mapping.conversions import (
     grid_map_geometry,
     image_from_layer,
     layer_from_image,
+    obstacles_from_layer,
     occupancy_from_layer,
     points_from_layer,
 )
@@ -105,11 +106,22 @@ def grid_map_message(gpgmap: GPGMap, layers: Sequence[str]) -> GridMap:
     return message
 
 
-def occupancy_message(gpgmap: GPGMap, layer: str) -> OccupancyGrid:
-    """A layer of probabilities as risk in percent, -1 where unknown: Nav2's static layer takes it as it is."""
+def risk_message(gpgmap: GPGMap) -> OccupancyGrid:
+    """Risk in percent, 100 (1 - P(traversable)), -1 where unknown."""
+    return occupancy_message(gpgmap, occupancy_from_layer(gpgmap["traversability"]))
+
+
+def obstacles_message(gpgmap: GPGMap) -> OccupancyGrid:
+    """100 where the risk is above `traversability.max_risk`, else 0, -1 where unknown."""
+    max_risk = gpgmap.config.traversability.max_risk
+    return occupancy_message(gpgmap, obstacles_from_layer(gpgmap["traversability"], max_risk))
+
+
+def occupancy_message(gpgmap: GPGMap, values: NDArray[np.int8]) -> OccupancyGrid:
+    """values: flat, in the order of the layer"""
     message = OccupancyGrid(header=header(gpgmap), info=map_info_message(gpgmap))
     cells = array.array("b")
-    cells.frombytes(memoryview(occupancy_from_layer(gpgmap[layer])).cast("B"))
+    cells.frombytes(memoryview(values).cast("B"))
     message.data = cells
     return message
 
@@ -179,10 +191,15 @@ def pose_message(T: Array) -> Pose:
 
 def transform_message(T_parent_child: Array, parent: str, child: str, stamp: Time) -> TFMessage:
     message = TransformStamped(header=Header(stamp=stamp, frame_id=parent), child_frame_id=child)
-    t, q = message.transform.translation, message.transform.rotation
-    t.x, t.y, t.z = (float(value) for value in T_parent_child[:3, 3])
-    q.x, q.y, q.z, q.w = (float(value) for value in quaternion_of(T_parent_child))
+    set_transform(message.transform, T_parent_child)
     return TFMessage(transforms=[message])
+
+
+def set_transform(transform: Transform, T: Array) -> None:
+    """Write T into a message that is there."""
+    t, q = transform.translation, transform.rotation
+    t.x, t.y, t.z = T[:3, 3].tolist()
+    q.x, q.y, q.z, q.w = quaternion_of(T).tolist()
 
 
 ANCHOR, ACCEPTED, OVERRULED = (0.2, 0.5, 0.9), (0.1, 0.8, 0.2), (0.9, 0.2, 0.1)

@@ -21,7 +21,8 @@ from gpgmap_ros.nodes.messages import (
     grid_map_message,
     image_message,
     map_info_message,
-    occupancy_message,
+    obstacles_message,
+    risk_message,
     submap_messages,
     surface_message,
 )
@@ -62,7 +63,8 @@ OUTPUTS: Mapping[str, Output] = {
     "gradient_visual": image_output("gradient_visual"),
     "map_info": Output(MapMetaData, map_info_message),
     "grid_map": Output(GridMap, partial(grid_map_message, layers=GRID_MAP_LAYERS)),
-    "traversability": Output(OccupancyGrid, partial(occupancy_message, layer="traversability")),
+    "traversability": Output(OccupancyGrid, risk_message),
+    "obstacles": Output(OccupancyGrid, obstacles_message),
     "surface": Output(PointCloud2, surface_message),
 }
 

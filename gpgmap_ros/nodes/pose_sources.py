@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import rclpy.duration
-import rclpy.time
 from nav_msgs.msg import Odometry
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import Array
-from gpgmap_ros.nodes.health import Warnings, incompatible_qos_warning
+from gpgmap_ros.nodes.health import HeldPoses, Warnings, incompatible_qos_warning
 from gpgmap_ros.nodes.messages import nanoseconds, pose_of, transform_of
-from gpgmap_ros.transform_buffer import TransformBuffer, TransformUnavailable
+from gpgmap_ros.nodes.tf2_buffer import Tf2Buffer
+from gpgmap_ros.stamp_quarantine import StampQuarantine
+from gpgmap_ros.transform_buffer import TransformBuffer, TransformTree, TransformUnavailable, frame_name
 
 try:
     import tf2_ros
@@ -48,6 +47,9 @@ class PoseSource(Protocol):
     def newest(self) -> int | None:
         """Stamp in nanoseconds of the newest pose that is known; None where there is none."""
 
+    def held(self) -> list[HeldPoses]:
+        """Poses that were not used because of their stamps, by input."""
+
     def forget(self) -> None:
         """Forget all poses, as after a jump back in time."""
 
@@ -55,8 +57,35 @@ class PoseSource(Protocol):
         """End the subscriptions."""
 
 
-TF2_WAIT = rclpy.duration.Duration(nanoseconds=50_000_000)
+# Best effort suits every publisher. Sensor data's depth of 5 is 25 ms of fast odometry: a busy executor takes longer.
+ODOMETRY_QOS = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 COVARIANCES_KEPT = 500  # ten seconds of fast odometry, as long as poses are kept
+
+
+class PoseInlet:
+    """Puts poses into a tree of transforms as soon as their stamps are credible; the others are counted and named."""
+
+    def __init__(self, node: Node, tree: TransformTree) -> None:
+        self._clock, self._tree = node.get_clock(), tree
+        self._quarantine, self.held = StampQuarantine(), HeldPoses()
+
+    def insert(
+        self, topic: str, parent: str, child: str, stamp: int, T: Array, extra: Any = None
+    ) -> list[Any]:
+        """Take in T_parent_child; returns the stamp and `extra` of each pose that came into use by it."""
+        now = self._clock.now().nanoseconds or None  # simulated time is 0 before it begins
+        admission = self._quarantine.admit(f"'{parent}' <- '{child}'", stamp, (T, extra), now)
+        if admission.why:
+            self.held.add(topic, f"'{parent}' <- '{child}'", admission.why, bool(admission.poses))
+        if admission.restarted:
+            self._tree.forget_frame(child)
+        for item in admission.poses:
+            self._tree.insert(parent, child, item.stamp, item.pose[0])
+        return [(item.stamp, item.pose[1]) for item in admission.poses]
+
+    def forget(self) -> None:
+        self._quarantine.clear()
+        self._tree.clear()
 
 
 class Transforms:
@@ -64,117 +93,67 @@ class Transforms:
 
     def __init__(self, node: Node, warnings: Warnings) -> None:
         self._node, self._warnings = node, warnings
-        self._buffer = TransformBuffer()
-        self._newest: dict[str, int] = {}
+        self.tree: TransformTree = Tf2Buffer(tf2_ros) if tf2_ros is not None else TransformBuffer()
+        self.inlet = PoseInlet(node, self.tree)
         qos = QoSProfile(depth=100)
         static_qos = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self._subscriptions = [
-            node.create_subscription(
-                TFMessage,
-                topic,
-                lambda message, static=static: self._insert(message, static),
-                profile,
-                event_callbacks=incompatible_qos_warning(warnings, topic, "transforms must be sent reliably"),
+        self._subscriptions = []
+        for topic, profile, static in (("/tf", qos, False), ("/tf_static", static_qos, True)):
+            name = node.resolve_topic_name(topic)  # several robots remap it
+            self._subscriptions.append(
+                node.create_subscription(
+                    TFMessage,
+                    topic,
+                    lambda message, static=static, name=name: self._insert(message, static, name),
+                    profile,
+                    event_callbacks=incompatible_qos_warning(
+                        warnings, name, "transforms must be sent reliably"
+                    ),
+                )
             )
-            for topic, profile, static in (("/tf", qos, False), ("/tf_static", static_qos, True))
-        ]
-
-    def lookup(self, target: str, source: str, stamp: int, timeout: float) -> Array:
-        return self._buffer.lookup(target, source, stamp, timeout)
-
-    def interrupt(self) -> None:
-        self._buffer.interrupt()
-
-    def newest(self, target: str, source: str) -> int | None:
-        """Stamp of the newest moving transform, of any frame but the target: what moves that is not asked for."""
-        return max((stamp for child, stamp in self._newest.items() if child != target), default=None)
 
     def forget(self) -> None:
-        self._buffer.clear()
-        self._newest.clear()
+        self.inlet.forget()
 
     def destroy(self) -> None:
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
 
-    def _insert(self, message: TFMessage, static: bool) -> None:
+    def _insert(self, message: TFMessage, static: bool, topic: str) -> None:
         for item in message.transforms:
-            parent, child = item.header.frame_id.lstrip("/"), item.child_frame_id.lstrip("/")
+            parent, child = frame_name(item.header.frame_id), frame_name(item.child_frame_id)
             stamp = nanoseconds(item.header.stamp)
             try:
-                self._buffer.insert(parent, child, stamp, transform_of(item.transform), static)
-                if not static:
-                    self._newest[child] = max(self._newest.get(child, stamp), stamp)
+                T_parent_child = transform_of(item.transform)
+                if static:
+                    self.tree.insert(parent, child, stamp, T_parent_child, static=True)
+                else:
+                    self.inlet.insert(topic, parent, child, stamp, T_parent_child)
             except ValueError as error:
-                self._warnings.warn("bad transform", f"/tf: '{parent}' <- '{child}' ignored: {error}")
-
-
-class Tf2Transforms:
-    """The same answers from tf2_ros, where it is installed."""
-
-    def __init__(self, node: Node) -> None:
-        self._buffer = tf2_ros.Buffer()
-        self._listener = tf2_ros.TransformListener(self._buffer, node)
-        self._interruptions = 0
-
-    def interrupt(self) -> None:
-        self._interruptions += 1
-
-    def newest(self, target: str, source: str) -> int | None:
-        """Stamp of the newest transform between two frames."""
-        try:
-            return int(self._buffer.get_latest_common_time(target, source).nanoseconds)
-        except tf2_ros.TransformException:
-            return None
-
-    def forget(self) -> None:
-        self._buffer.clear()
-
-    def destroy(self) -> None:
-        self._listener.unregister()
-
-    def lookup(self, target: str, source: str, stamp: int, timeout: float) -> Array:
-        if target == source:
-            return np.eye(4)
-        when, interruptions = rclpy.time.Time(nanoseconds=stamp), self._interruptions
-        deadline = time.monotonic() + timeout
-        # in short pieces: tf2's own waiting can't be interrupted
-        while not self._buffer.can_transform(target, source, when, TF2_WAIT):
-            if time.monotonic() >= deadline or self._interruptions != interruptions:
-                break
-        try:
-            return transform_of(self._buffer.lookup_transform(target, source, when).transform)
-        except tf2_ros.LookupException as error:
-            raise TransformUnavailable("unknown_frame", str(error)) from error
-        except tf2_ros.ConnectivityException as error:
-            raise TransformUnavailable("not_connected", str(error)) from error
-        except (tf2_ros.ExtrapolationException, tf2_ros.InvalidArgumentException, ValueError) as error:
-            past = "past" in str(error)
-            raise TransformUnavailable("too_early" if past else "too_late", str(error)) from error
-
-
-def transforms_of(node: Node, warnings: Warnings) -> Transforms | Tf2Transforms:
-    return Tf2Transforms(node) if tf2_ros is not None else Transforms(node, warnings)
+                self._warnings.warn("bad transform", f"{topic}: '{parent}' <- '{child}' ignored: {error}")
 
 
 class TfPoseSource:
     """T_map_sensor straight from the transform tree; the mount too, where the tree has a `base_frame`."""
 
     def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
-        self._transforms, self._config = transforms_of(node, warnings), config
+        self._transforms, self._config = Transforms(node, warnings), config
         self._sensor = config.base_frame
 
     def interrupt(self) -> None:
-        self._transforms.interrupt()
+        self._transforms.tree.interrupt()
 
     def newest(self) -> int | None:
-        return self._transforms.newest(self._config.map_frame, self._sensor)
+        return self._transforms.tree.newest(self._config.map_frame, self._sensor)
+
+    def held(self) -> list[HeldPoses]:
+        return [self._transforms.inlet.held]
 
     def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
         self._sensor = sensor_frame
-        T_map_sensor = self._transforms.lookup(self._config.map_frame, sensor_frame, stamp, timeout)
+        T_map_sensor = self._transforms.tree.lookup(self._config.map_frame, sensor_frame, stamp, timeout)
         try:
-            mount = self._transforms.lookup(self._config.base_frame, sensor_frame, stamp, 0.0)
+            mount = self._transforms.tree.lookup(self._config.base_frame, sensor_frame, stamp, 0.0)
         except TransformUnavailable:
             mount = None
         return SensorPose(T_map_sensor, T_base_sensor=mount)
@@ -189,21 +168,20 @@ class TfPoseSource:
 class OdometryPoseSource:
     """T_map_base interpolated from nav_msgs/Odometry; where the sensor has a frame of its own, its mount from /tf."""
 
-    _BASE = "odometry"  # stands for the robot in the buffer, whatever the messages call it
+    _BASE = "(odometry)"  # stands for the robot in the buffer, whatever the messages call it; no frame has this name
 
     def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
         self._node, self._warnings, self._map_frame = node, warnings, config.map_frame
-        self._transforms = transforms_of(node, warnings)
-        self._poses = TransformBuffer()
+        self._transforms, self._poses = Transforms(node, warnings), TransformBuffer()
+        self._inlet = PoseInlet(node, self._poses)
         self._covariances: deque[tuple[int, Array]] = deque(maxlen=COVARIANCES_KEPT)
         self._base_frame = ""
-        self._newest: int | None = None
         name = node.resolve_topic_name("odometry")
         self._subscription = node.create_subscription(
             Odometry,
             "odometry",
             self._insert,
-            qos_profile_sensor_data,
+            ODOMETRY_QOS,
             event_callbacks=incompatible_qos_warning(warnings, name, "match the publisher's QoS"),
         )
 
@@ -218,15 +196,18 @@ class OdometryPoseSource:
             raise TransformUnavailable("no_odometry", text) from None
         mount = np.eye(4)
         if sensor_frame != self._base_frame:
-            mount = self._transforms.lookup(self._base_frame, sensor_frame, stamp, timeout)
+            mount = self._transforms.tree.lookup(self._base_frame, sensor_frame, stamp, timeout)
         return SensorPose(T_map_base @ mount, self._covariance_at(stamp), mount)
 
     def interrupt(self) -> None:
         self._poses.interrupt()
-        self._transforms.interrupt()
+        self._transforms.tree.interrupt()
 
     def newest(self) -> int | None:
-        return self._newest
+        return self._poses.newest(self._map_frame, self._BASE)
+
+    def held(self) -> list[HeldPoses]:
+        return [self._inlet.held, self._transforms.inlet.held]
 
     def _covariance_at(self, stamp: int) -> Array | None:
         """Of the message nearest in time: between two it hardly changes."""
@@ -234,9 +215,8 @@ class OdometryPoseSource:
         return min(kept, key=lambda item: abs(item[0] - stamp))[1] if kept else None
 
     def forget(self) -> None:
-        self._poses.clear()
+        self._inlet.forget()
         self._covariances.clear()
-        self._newest = None
         self._transforms.forget()
 
     def destroy(self) -> None:
@@ -244,7 +224,7 @@ class OdometryPoseSource:
         self._transforms.destroy()
 
     def _insert(self, message: Odometry) -> None:
-        frame, base = message.header.frame_id.lstrip("/"), message.child_frame_id.lstrip("/")
+        frame, base = frame_name(message.header.frame_id), frame_name(message.child_frame_id)
         if frame != self._map_frame:
             self._warnings.warn(
                 "odometry frame",
@@ -259,11 +239,11 @@ class OdometryPoseSource:
         self._base_frame = base
         stamp = nanoseconds(message.header.stamp)
         covariance = np.array(message.pose.covariance, dtype=np.float64).reshape(6, 6)
-        # all zero is how a driver says that it does not know
-        if covariance.any():
-            self._covariances.append((stamp, covariance))
-        self._poses.insert(frame, self._BASE, stamp, T_map_base)
-        self._newest = max(self._newest or stamp, stamp)
+        topic = self._subscription.topic_name
+        for known_at, known in self._inlet.insert(topic, frame, self._BASE, stamp, T_map_base, covariance):
+            # all zero is how a driver says that it does not know
+            if known.any():
+                self._covariances.append((known_at, known))
 
 
 def pose_source_of(node: Node, warnings: Warnings, config: Config) -> PoseSource:

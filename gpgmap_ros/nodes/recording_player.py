@@ -40,7 +40,7 @@ class RecordingPlayer(Node):
         self._topics = {
             name: self._publisher(name, SAME_LAYOUT.get(kind, kind)) for name, kind in types.items()
         }
-        self._clock = self.create_publisher(Clock, "/clock", 10) if clock else None
+        self._clock_publisher = self.create_publisher(Clock, "/clock", 10) if clock else None
         self._types = get_typestore(Stores.ROS2_JAZZY)
         self.sent: Counter[str] = Counter()
 
@@ -80,8 +80,8 @@ class RecordingPlayer(Node):
         time.sleep(LINGER)
 
     def _tick(self, now: int) -> None:
-        if self._clock is not None:
-            self._clock.publish(Clock(clock=time_message(now)))
+        if self._clock_publisher is not None:
+            self._clock_publisher.publish(Clock(clock=time_message(now)))
 
     def _serialised(self, message: Message) -> bytes:
         if message.encoding != "ros1":

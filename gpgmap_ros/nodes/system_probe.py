@@ -14,9 +14,11 @@ from tf2_msgs.msg import TFMessage
 from gpgmap_ros.config import Config
 from gpgmap_ros.findings import GOOD, NOTE, WRONG, Finding
 from gpgmap_ros.nodes.messages import nanoseconds
+from gpgmap_ros.transform_buffer import frame_name
 
 CLOUD = "sensor_msgs/msg/PointCloud2"
 ODOMETRY = "nav_msgs/msg/Odometry"
+TRANSFORMS = "tf2_msgs/msg/TFMessage"
 OUTPUT = "/elevation"  # by this topic of its own a mapping node is recognised
 
 
@@ -28,15 +30,27 @@ class Probe(Node):
         self.clouds: dict[str, list[tuple[float, int, str, int]]] = {}
         self.parents: dict[str, str] = {}
         self.moving: set[str] = set()
-        static = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        self.create_subscription(TFMessage, "/tf", lambda message: self._frames(message, False), 100)
-        self.create_subscription(TFMessage, "/tf_static", lambda message: self._frames(message, True), static)
+        self._trees: set[str] = set()
+
+    def listen_to_transforms(self, topic: str) -> None:
+        """Several robots have several such topics: /rover/tf and /rover/tf_static."""
+        if topic in self._trees:
+            return
+        self._trees.add(topic)
+        static = topic.endswith("tf_static")
+        durability = DurabilityPolicy.TRANSIENT_LOCAL if static else DurabilityPolicy.VOLATILE
+        self.create_subscription(
+            TFMessage,
+            topic,
+            lambda message: self._frames(message, static),
+            QoSProfile(depth=100, durability=durability),
+        )
 
     def _frames(self, message: TFMessage, static: bool) -> None:
         for item in message.transforms:
-            self.parents[item.child_frame_id.lstrip("/")] = item.header.frame_id.lstrip("/")
+            self.parents[frame_name(item.child_frame_id)] = frame_name(item.header.frame_id)
             if not static:
-                self.moving.add(item.child_frame_id.lstrip("/"))
+                self.moving.add(frame_name(item.child_frame_id))
 
     def listen(self, topic: str) -> None:
         if topic not in self.clouds:
@@ -48,7 +62,7 @@ class Probe(Node):
                     (
                         time.time(),
                         nanoseconds(message.header.stamp),
-                        message.header.frame_id.lstrip("/"),
+                        frame_name(message.header.frame_id),
                         message.width * message.height,
                     )
                 ),
@@ -73,6 +87,8 @@ def system_findings(config: Config, seconds: float) -> list[Finding]:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             rclpy.spin_once(probe, timeout_sec=0.1)
+            for topic in probe.of_type(TRANSFORMS):
+                probe.listen_to_transforms(topic)
             for topic in probe.of_type(CLOUD):
                 if not topic.endswith("/surface"):
                     probe.listen(topic)

@@ -25,6 +25,11 @@ class Tally:
         with self._lock:
             self._counts[name] += amount
 
+    def counts(self) -> Counter[str]:
+        """All counts so far."""
+        with self._lock:
+            return Counter(self._counts)
+
     def took(self, name: str, seconds: float) -> None:
         with self._lock:
             latest = self._durations.setdefault(name, [])

@@ -181,8 +181,9 @@ def test_export_to_everything(gpgmap, run_folder: Path, tmp_path: Path) -> None:
     occupancy = (255.0 - image[::-1]) / 255.0
     probability = gpgmap_["traversability"]
     with np.errstate(invalid="ignore"):
-        assert (occupancy[probability >= 0.8] < meta["free_thresh"]).all()
-        assert (occupancy[probability <= 0.35] > meta["occupied_thresh"]).all()
+        assert (occupancy[probability > 0.8] < meta["free_thresh"]).all()
+        # nothing doubtful is unknown: Nav2's costmaps read that as free unless they are told otherwise
+        assert (occupancy[probability < 0.8] > meta["occupied_thresh"]).all()
         middle = occupancy[np.isnan(probability)]
     assert ((middle > meta["free_thresh"]) & (middle < meta["occupied_thresh"])).all()
     # xyz

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import gpgmap_ros
+from gpgmap_ros.config import settings
 
 # PyPI name -> rosdep key. None: comes with another package or is not in rosdep; docs/dependencies.md says which.
 ROSDEP_KEYS = {
@@ -54,9 +55,16 @@ def test_package_xml_names_what_the_nodes_and_launch_files_import(root: Path) ->
     ros = {
         name
         for name in imported
-        if re.search(r"_msgs$|_srvs$|_interfaces$|^rclpy$|^launch|^sensor_msgs_py$", name)
+        if re.search(
+            r"_msgs$|_srvs$|_interfaces$|^rclpy$|^launch|^sensor_msgs_py$|^ament_index_python$", name
+        )
     }
     assert ros <= declared, f"missing in package.xml: {sorted(ros - declared)}"
+
+
+def test_a_robot_without_a_screen_needs_no_rviz(root: Path) -> None:
+    declared = {item.text for item in manifest(root).iter() if item.tag.endswith("depend")}
+    assert not [name for name in declared if name and "rviz" in name]
 
 
 def test_every_dependency_has_its_reason(root: Path) -> None:
@@ -103,8 +111,8 @@ def test_readme_names_every_launch_argument(root: Path) -> None:
     launch = (root / "launch" / "gpgmap.launch.py").read_text()
     arguments = re.findall(r'^    \("(\w+)", ', launch, re.MULTILINE)
     assert len(arguments) >= 9
-    readme = (root / "README.md").read_text()
-    missing = [name for name in arguments if f"`{name}`" not in readme]
+    text = (root / "README.md").read_text()
+    missing = [name for name in arguments if f"`{name}`" not in text]
     assert not missing
 
 
@@ -125,3 +133,11 @@ def test_the_robot_lacks_what_rosdep_lacks(root: Path) -> None:
     locked = (root / "requirements" / "robot.lock.txt").read_text().lower()
     for name in ("gtsam", "rosbags", "laspy", "lazrs"):
         assert not re.search(rf"^{name}==", locked, re.MULTILINE), name
+
+
+def test_the_launch_file_knows_every_kind_of_sensor(root: Path) -> None:
+    launch = (root / "launch" / "gpgmap.launch.py").read_text()
+    (listed,) = re.findall(r"^SENSORS = \((.*)\)$", launch, re.MULTILINE)
+    (choices,) = [item.choices for item in settings() if item.name == "noise.sensor"]
+    assert tuple(re.findall(r'"(\w+)"', listed)) == choices
+    assert all((root / "config" / f"{sensor}.yaml").is_file() for sensor in choices)

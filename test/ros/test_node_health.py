@@ -241,3 +241,13 @@ def test_asked_to_end_it_keeps_the_unfinished_submap_and_ends_with_0(
     submap = store.load(0)
     assert submap.gpgmap.known.sum() * submap.gpgmap.grid.resolution**2 > 100.0  # square metres
     assert submap.points is not None
+
+
+def test_the_doctor_follows_the_transforms_of_a_robot_in_its_namespace(
+    client: RosClient, start: Any, executables: Path, tmp_path: Path
+) -> None:
+    source = CloudSource(client, topic="/rover/points", start=int(time.time()))
+    source._transforms = client.node.create_publisher(TFMessage, "/rover/tf", QoSProfile(depth=100))
+    doctor = start("doctor", str(executables / "gpgmap"), "doctor", "--live", "--seconds", "15")
+    client.spin_until(lambda: source.publish() or not doctor.running(), "the doctor to end", 120.0)
+    assert "odom <- lidar" in doctor.tail(50)

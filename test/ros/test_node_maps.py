@@ -30,7 +30,7 @@ def test_every_output_shows_the_same_ground(client: RosClient, start_node: Any) 
     start_node(*SMALL)
     kinds = {
         "elevation": Image, "gradient_visual": Image, "map_info": MapMetaData, "grid_map": GridMap,
-        "traversability": OccupancyGrid, "surface": PointCloud2,
+        "traversability": OccupancyGrid, "obstacles": OccupancyGrid, "surface": PointCloud2,
     }  # fmt: skip
     heard = {topic: client.listen(kind, f"/mapping_node/{topic}") for topic, kind in kinds.items()}
     source = CloudSource(client)  # flat ground at z = 0, within a metre of the origin
@@ -67,11 +67,14 @@ def test_every_output_shows_the_same_ground(client: RosClient, start_node: Any) 
     # flat ground is safe where its surroundings are known too: a step could hide just beyond them
     middle = (np.abs(x)[None, :] < 0.6) & (np.abs(y)[:, None] < 0.6)
     assert (risk[middle] <= 10).all()
+    obstacles = np.array(last["obstacles"].data).reshape(10, 15)
+    np.testing.assert_array_equal(obstacles, np.where(known, np.where(risk > 20, 100, 0), -1))
+    assert (obstacles == 100).any()
 
     surface = read_xyz(last["surface"])
     assert len(surface) <= known.sum()  # cells at exactly (0, 0, 0) would be no return
     assert last["gradient_visual"].encoding == "mono8"
-    for topic in ("elevation", "grid_map", "traversability", "surface", "gradient_visual"):
+    for topic in ("elevation", "grid_map", "traversability", "obstacles", "surface", "gradient_visual"):
         assert last[topic].header.stamp == image.header.stamp
 
 
