@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import yaml
 
 from gpgmap_ros.config import Config, settings, with_settings
 from gpgmap_ros.setting import ConfigError, Value
+from gpgmap_ros.storage.atomic import write_text
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -86,8 +86,5 @@ def _yaml_scalar(value: Value) -> str:
 
 
 def save_config(config: Config, path: str | Path) -> None:
-    """Write beside, then rename: the old file is whole until the new one is."""
-    path = Path(path)
-    staged = path.with_name(path.name + ".new")
-    staged.write_text(config_yaml(config))
-    os.replace(staged, path)
+    """Replace the file at once when it is complete."""
+    write_text(path, config_yaml(config))

@@ -24,6 +24,7 @@ from gpgmap_ros.mapping.noise import (
     pose_height_variance,
     shared_variance,
 )
+from gpgmap_ros.mapping.plausible import checked_pose
 from gpgmap_ros.mapping.submap_store import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder, submap_mapping
 from gpgmap_ros.mapping.window import GLANCE, prototype
@@ -31,7 +32,6 @@ from gpgmap_ros.mapping.window import GLANCE, prototype
 Array = NDArray[np.float64]
 
 NANOSECONDS = 1_000_000_000
-FARTHEST = 1e7  # metres; a pose beyond it is an error, and the map could not tell centimetres there
 
 
 @dataclass(frozen=True)
@@ -319,18 +319,3 @@ def checked_points(points: Array) -> Array:
     if points.ndim != 2 or points.shape[1] != 3 or points.dtype.kind != "f":
         raise ValueError(f"points must be floats of shape (N, 3), got {points.dtype} {points.shape}")
     return np.ascontiguousarray(points, dtype=np.float32 if points.dtype.itemsize <= 4 else np.float64)
-
-
-def checked_pose(T: Array, name: str) -> Array:
-    """`T` if it is a rigid transform between places on one planet; else a ValueError."""
-    T = np.asarray(T, dtype=np.float64)
-    if T.shape != (4, 4) or not np.isfinite(T).all():
-        raise ValueError(f"{name} must be a finite 4 x 4 matrix")
-    R = T[:3, :3]
-    if np.abs(R).max() > 1.001 or np.abs(R.T @ R - np.eye(3)).max() > 1e-4 or np.linalg.det(R) < 0.0:
-        raise ValueError(f"{name} does not rotate: its upper left part is no rotation matrix")
-    if np.abs(T[:3, 3]).max() > FARTHEST:
-        raise ValueError(
-            f"{name} is {np.abs(T[:3, 3]).max():.3g} m away: at most {FARTHEST:.0e} m can be mapped"
-        )
-    return T

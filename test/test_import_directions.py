@@ -14,7 +14,7 @@ CORE = {"gp_core", "gp_core.kernels"}
 ESTIMATORS = "gp_core.estimators"  # what the scikit-learn estimators share: above the kernels
 BASE = {"gpgmap_ros", "gpgmap_ros.setting", "gpgmap_ros.config", "gpgmap_ros.config_file", "gpgmap_ros.geometry",
         "gpgmap_ros.share", "gpgmap_ros.progress", "gpgmap_ros.transform_buffer", "gpgmap_ros.findings",
-        "gpgmap_ros.memory"}  # fmt: skip
+        "gpgmap_ros.memory", "gpgmap_ros.storage"}  # fmt: skip
 MAY_IMPORT = {
     "gp_core": FOUNDATION,
     "gp_core.kernels": {"gp_core"},
@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "gpgmap_ros": set(),
     "gpgmap_ros.setting": set(),
     "gpgmap_ros.config": {"gpgmap_ros.setting"},
-    "gpgmap_ros.config_file": {"gpgmap_ros.config", "gpgmap_ros.setting"},
+    "gpgmap_ros.storage": set(),  # below everything that keeps files
+    "gpgmap_ros.config_file": {"gpgmap_ros.config", "gpgmap_ros.setting", "gpgmap_ros.storage"},
     "gpgmap_ros.geometry": set(),
     "gpgmap_ros.share": set(),
     "gpgmap_ros.progress": set(),

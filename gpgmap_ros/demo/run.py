@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
@@ -22,6 +21,7 @@ from gpgmap_ros.io.bags import write_bag
 from gpgmap_ros.processes import Child, ProcessFailed, isolated_ros_environment
 from gpgmap_ros.progress import ProgressBar
 from gpgmap_ros.share import share_file
+from gpgmap_ros.storage.atomic import write_json
 from gpgmap_ros.viz.figures import save_figures
 
 SEED = 7
@@ -248,12 +248,6 @@ def summarise(
         seconds=round(seconds, 1),
         files=[str(path) for path in files],
     )
-
-
-def write_json(path: Path, data: dict[str, Any]) -> None:
-    staged = path.with_name(path.name + ".new")
-    staged.write_text(json.dumps(data, indent=2) + "\n")
-    staged.replace(path)
 
 
 def report(summary: Summary) -> str:
