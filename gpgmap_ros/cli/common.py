@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from gpgmap_ros.config import Config, ConfigError, with_settings
-from gpgmap_ros.config_file import flattened, load_config
+from gpgmap_ros.config_file import flattened, load_config, parse_yaml
 from gpgmap_ros.share import share_file
 
 SENSORS = ("spinning_lidar", "solid_state_lidar", "stereo")
@@ -97,8 +97,8 @@ def changes_from(texts: list[str]) -> dict[str, Any]:
         if not equals or not name.strip():
             raise UsageError(f"--set {text}: expected NAME=VALUE, as in --set mapping.resolution=0.2")
         try:
-            parsed = yaml.safe_load(value) if value.strip() else ""
-        except yaml.YAMLError:
+            parsed = parse_yaml(value) if value.strip() else ""
+        except ConfigError:
             raise UsageError(f"--set {text}: '{value}' is no value") from None
         # YAML 1.1 reads 1e-3 as text
         if isinstance(parsed, str):

@@ -17,6 +17,7 @@ from gpgmap_ros.demo.drive import Frame, drive, start_pose
 from gpgmap_ros.demo.recording import POINTS_TOPIC, drive_messages
 from gpgmap_ros.demo.terrain import Terrain, rover_terrain
 from gpgmap_ros.geometry import apply
+from gpgmap_ros.interpreter import module_command
 from gpgmap_ros.io.bags import write_bag
 from gpgmap_ros.processes import Child, ProcessFailed, isolated_ros_environment
 from gpgmap_ros.progress import ProgressBar
@@ -127,19 +128,15 @@ def map_live(bag: Path, out: Path) -> Events:
                 "mapping_node", str(node_executable), "--ros-args", "--params-file", str(parameters),
                 "-r", f"points:={POINTS_TOPIC}",
             )  # fmt: skip
-            module = [sys.executable, "-m"]
             recorder = start(
                 "map_recorder",
-                *module,
-                "gpgmap_ros.nodes.map_recorder",
-                NODE_NAME,
-                "--out",
-                str(out / "map.npz"),
+                *module_command("gpgmap_ros.nodes.map_recorder", NODE_NAME, "--out", str(out / "map.npz")),
             )
             recorder.next_event(START_TIMEOUT)
             bar.advance(1, f"node {node.pid}, recorder {recorder.pid}")
         player = start(
-            "bag_player", *module, "gpgmap_ros.nodes.bag_player", str(bag), "--wait", str(START_TIMEOUT)
+            "bag_player",
+            *module_command("gpgmap_ros.nodes.bag_player", str(bag), "--wait", str(START_TIMEOUT)),
         )
         events = follow(player, recorder, node)
         if recorder.stop():
