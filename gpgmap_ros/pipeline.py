@@ -17,7 +17,7 @@ from gpgmap_ros.mapping.archive import ArchiveError, archive_path
 from gpgmap_ros.mapping.cells import cell_ids
 from gpgmap_ros.mapping.filters import select_ground
 from gpgmap_ros.mapping.gate import InnovationGate, Surface, Verdict
-from gpgmap_ros.mapping.map_file import load_map, save_map
+from gpgmap_ros.mapping.map_file import LoadedMap, load_map, save_map
 from gpgmap_ros.mapping.noise import (
     checked_pose_covariance,
     height_variance,
@@ -213,6 +213,16 @@ class MappingPipeline:
         self._store(submap)
         return submap
 
+    def end_submap(self, ended_by: str) -> tuple[Submap | None, str]:
+        """End the submap that is being made as its limits do: `later` takes it, or it is completed now (see there)."""
+        builder, self._submap = self._submap, None
+        if builder is None:
+            return None, ""
+        if self._later is None:
+            return self.complete(EndedSubmap(builder, ended_by))
+        self._later(EndedSubmap(builder, ended_by))
+        return None, ""
+
     def complete(self, ended: EndedSubmap) -> tuple[Submap | None, str]:
         """Solve and store a submap that `later` was given: what it became, and why it is not on the disk if so.
 
@@ -227,7 +237,7 @@ class MappingPipeline:
 
     def save(self, name: str) -> Path:
         """Write the map to the map folder; returns the file. ArchiveError or OSError with the reason where not."""
-        path = self._map_path(name)
+        path = self.map_path(name)
         if self._map is None:
             raise ArchiveError("there is no map yet: no cloud has been fused")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -237,15 +247,21 @@ class MappingPipeline:
     def load(self, name: str) -> Path:
         """Go on with a map from the map folder. ArchiveError with the reason where not; then nothing has changed.
 
-        The submap that is being made is dropped: finish it first if it is wanted.
+        The submap that is being made is ended and kept.
         """
-        path = self._map_path(name)
-        loaded = load_map(path, self._config)
-        self._map, self._stamp, self._session = loaded.elevation_map, loaded.stamp, loaded.session
-        self._forget_passing()
+        path = self.map_path(name)
+        self.go_on_with(load_map(path, self._config))
         return path
 
-    def _map_path(self, name: str) -> Path:
+    def go_on_with(self, loaded: LoadedMap) -> tuple[Submap | None, str]:
+        """Replace the map by one that `load_map` has read; what became of the submap that was being made."""
+        ended = self.end_submap("load_map")
+        self._map, self._stamp, self._session = loaded.elevation_map, loaded.stamp, loaded.session
+        self._forget_passing()
+        return ended
+
+    def map_path(self, name: str) -> Path:
+        """The file of the map called `name`. ArchiveError where there is no folder, or the name is none."""
         if self._folder is None:
             raise ArchiveError("there is no folder for maps: set map_folder")
         return archive_path(self._folder, name)
@@ -261,13 +277,7 @@ class MappingPipeline:
         self._submap.forget(released)
         self._submap.add(xyz, variance, T_map_robot, stamp)
         ended_by = self._submap.ended_by()
-        if ended_by is None:
-            return None, ""
-        ended, self._submap = EndedSubmap(self._submap, ended_by), None
-        if self._later is None:
-            return self.complete(ended)
-        self._later(ended)
-        return None, ""
+        return self.end_submap(ended_by) if ended_by is not None else (None, "")
 
     def _finished(self, ended: EndedSubmap) -> Submap | None:
         with self._numbering:

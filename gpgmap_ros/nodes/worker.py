@@ -87,6 +87,11 @@ class Worker(Generic[Ready]):
         for old in dropped:
             self._shed(old)
 
+    def forget_waiting(self) -> None:
+        """Forget the clouds that wait: they are of another time."""
+        with self._wake:
+            self._queue.clear()
+
     def ask_for_publication(self) -> None:
         """Publish even though the map did not change: somebody new listens."""
         with self._wake:
