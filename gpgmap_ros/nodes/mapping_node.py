@@ -389,7 +389,7 @@ class MappingNode(GuardedNode):
         if not self._order.straying:
             self._newest_pose = newest
         try:
-            self._poses.sensor_pose(frame, stamp, 0.0)
+            self._poses.sensor_pose(frame, stamp, self.config.transform_timeout)
             usable = True
         except TransformUnavailable as error:
             # Poses that went back as well are older than what the buffer keeps, and those of the present have ended.
