@@ -40,7 +40,7 @@ from gpgmap_ros.mapping import GPGMap, Submap
 from gpgmap_ros.memory import keep_flat
 from gpgmap_ros.nodes import parameters
 from gpgmap_ros.nodes.abandoned_memory import remove_abandoned_segments
-from gpgmap_ros.nodes.cloud_order import BEHIND, CloudOrder
+from gpgmap_ros.nodes.cloud_order import AHEAD, BEHIND, CloudOrder
 from gpgmap_ros.nodes.finisher import Finisher
 from gpgmap_ros.nodes.guarded_node import GuardedNode
 from gpgmap_ros.nodes.health import InputWatch, Warnings, incompatible_qos_warning, resident_megabytes
@@ -389,13 +389,14 @@ class MappingNode(GuardedNode):
         if not self._order.straying:
             self._newest_pose = newest
         try:
-            self._poses.sensor_pose(frame, stamp, self.config.transform_timeout)
+            self._poses.sensor_pose(frame, stamp, 0.0)  # nobody waits for a stray's pose
             usable = True
         except TransformUnavailable as error:
+            near = newest is not None and abs(stamp - newest) <= AHEAD
             # Poses that went back as well are older than what the buffer keeps, and those of the present have ended.
-            gone_back = offset < 0.0 and error.reason == "too_early" and newest is not None
-            usable = gone_back and self._newest_pose is not None and newest <= self._newest_pose
-            if gone_back and not usable:
+            ended = newest is not None and self._newest_pose is not None and newest <= self._newest_pose
+            usable = near or (error.reason == "too_early" and ended)
+            if not usable:
                 self._order.forget_strays()
         return self._order.stray(stamp, offset, source, usable)
 
