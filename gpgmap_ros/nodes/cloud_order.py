@@ -38,11 +38,6 @@ class CloudOrder:
         self._strays = 0
 
     @property
-    def newest(self) -> int:
-        """Of the clouds of the present timeline; 0 before the first."""
-        return self._newest
-
-    @property
     def straying(self) -> int:
         """Distinct strays in a row that may be the beginning of a new timeline."""
         return len(self._streak)

@@ -236,6 +236,7 @@ class MappingNode(GuardedNode):
         """End the worker, whatever state the node is in, and keep the submap that is being made."""
         self._stop_input()
         self._keep_unfinished("shutdown")
+        self._pipeline = None  # without the folder's lock nothing may be written into it any more
         self._release_folder()
 
     def destroy_node(self) -> None:
@@ -297,7 +298,7 @@ class MappingNode(GuardedNode):
 
     def _on_clock_jump(self, jump: TimeJump) -> None:
         if self._worker is not None:
-            self._worker.forget_waiting()
+            self._tally.count("clouds dropped: time_jump", self._worker.forget_waiting())
         self._reset(f"time jumped back by {-jump.delta.nanoseconds / NANOSECONDS:.1f} s")
 
     def _reset(self, why: str) -> bool:

@@ -8,7 +8,9 @@ import os
 import signal
 import socket
 import sys
+import threading
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,8 @@ from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping import SubmapStore
-from gpgmap_ros.mapping.archive import read_archive, write_archive
+from gpgmap_ros.mapping.archive import ArchiveError, read_archive, write_archive
+from gpgmap_ros.nodes import map_services
 from gpgmap_ros.transform_buffer import NANOSECONDS
 
 SMALL = ("-p", "mapping.size_x:=2.0", "-p", "mapping.size_y:=2.0", "-p", "mapping.resolution:=0.2")
@@ -296,6 +299,26 @@ def test_a_fifo_in_place_of_a_map_is_refused_at_once(
     assert "pipe.npz: cannot be read: it is no regular file" in answer.message
     os.kill(node.pid, signal.SIGTERM)
     assert node.wait(30.0) == 0, node.tail()
+
+
+def test_a_reader_that_does_not_come_back_is_not_waited_for(
+    client: RosClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a network disk that is gone."""
+    monkeypatch.setattr(map_services, "LOAD_WITHIN", 0.2)
+    services = map_services.MapServices(client.node, lambda: nullcontext(None), str, lambda: None, print)
+    gone = threading.Event()
+    first = services._read(gone.wait)
+    client.spin_until(first.done, "the end of waiting")
+    assert isinstance(first.exception(), ArchiveError)
+    assert "could not be read within" in str(first.exception())
+    with pytest.raises(ArchiveError, match="another map is being loaded"):
+        services._read(gone.wait)
+    gone.set()
+    services._reader.join(60.0)
+    last = services._read(lambda: 7)
+    client.spin_until(last.done, "the file")
+    assert last.result() == 7
 
 
 def test_a_closure_of_too_many_digits_is_refused(client: RosClient, start_node: Any, tmp_path: Path) -> None:
