@@ -40,7 +40,7 @@ def checked_poses(T: Array, name: str) -> Array:
         raise ValueError(f"{name} does not rotate: its upper left part is no rotation matrix")
     if (away := np.abs(T[:, :3, 3]).max()) > FARTHEST:
         raise ValueError(f"{name} is {away:.3g} m away: at most {FARTHEST:.0e} m can be mapped")
-    if not np.array_equal(T[:, 3], np.broadcast_to([0.0, 0.0, 0.0, 1.0], (len(T), 4))):
+    if np.abs(T[:, 3] - [0.0, 0.0, 0.0, 1.0]).max() > 1e-9:
         raise ValueError(f"{name} is no rigid transform: its last row is not 0, 0, 0, 1")
     return T
 
