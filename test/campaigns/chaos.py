@@ -440,11 +440,17 @@ class Campaign:
         else:
             self.stop()
 
-    def close(self) -> None:
+    def abandon(self) -> None:
+        """End whatever is left, so that the next round starts from nothing but the folder."""
         if self.node is not None:
             self.node.stop()
+        self.node = None
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
+        self.announced.clear()
+
+    def close(self) -> None:
+        self.abandon()
         self.client.close()
         remove_abandoned_segments()
 
@@ -479,10 +485,7 @@ def run(seconds: float, seed: int, huge: int, folder: Path) -> int:
                 text = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
                 log = campaign.node.tail(30) if campaign.node is not None else ""
                 print(json.dumps({"finding": names, "seed": seed, "what": text, "log": log}), flush=True)
-                if campaign.node is not None:
-                    campaign.node.stop()
-                    campaign.node = None
-                campaign.announced.clear()
+                campaign.abandon()
     finally:
         campaign.close()
     summary = {"seed": seed, "seconds": round(time.monotonic() - begin), **campaign.counts}
