@@ -58,6 +58,7 @@ SETTINGS = {
 }  # fmt: skip
 TIMEOUT = 60.0  # seconds within which the node must do what it is asked, on a machine that does other things as well
 ASK_AGAIN = 5.0  # seconds
+OVERTIME = 3.0  # times the seconds that were asked for, for the kills that are still missing
 MARK = "GPGMAP_CHAOS"  # in the environment of the node and of all that it starts
 MEMORY_GROWTH = (
     100.0  # megabytes between two looks at a node that drives on: buffers fill, nothing may pile up
@@ -455,8 +456,8 @@ class Campaign:
         remove_abandoned_segments()
 
 
-def run(seconds: float, seed: int, huge: int, folder: Path) -> int:
-    """Every kind of trouble once, then at random until the time is over; the number of findings."""
+def run(seconds: float, kills: int, seed: int, huge: int, folder: Path) -> int:
+    """Every kind of trouble once, then at random until time and kills are reached; the number of findings."""
     campaign = Campaign(folder, seed, huge)
     kinds = [
         campaign.service_storm, campaign.kill_child, campaign.strange_stamps, campaign.strange_transforms,
@@ -466,7 +467,9 @@ def run(seconds: float, seed: int, huge: int, folder: Path) -> int:
     todo: list[Callable[[], None]] = list(kinds)
     begin, findings = time.monotonic(), 0
     try:
-        while time.monotonic() - begin < seconds:
+        while (spent := time.monotonic() - begin) < seconds or (
+            campaign.counts["kills"] < kills and spent < OVERTIME * seconds
+        ):
             troubles = [todo.pop(0) for _ in range(min(2, len(todo)))]
             if not troubles:
                 # most rounds are short, so that kills come at many moments
@@ -495,12 +498,17 @@ def run(seconds: float, seed: int, huge: int, folder: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=900.0, help="no new round begins after them")
+    parser.add_argument("--seconds", type=float, default=900.0, help="duration, as far as kills are enough")
+    parser.add_argument("--kills", type=int, default=100, help="at least; takes up to three times as long")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--points", type=int, default=10_000_000, help="in the largest cloud")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gpgmap_chaos_") as folder:
-        return 1 if run(arguments.seconds, arguments.seed, arguments.points, Path(folder)) else 0
+        return (
+            1
+            if run(arguments.seconds, arguments.kills, arguments.seed, arguments.points, Path(folder))
+            else 0
+        )
 
 
 if __name__ == "__main__":
