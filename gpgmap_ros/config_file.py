@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,38 @@ import yaml
 
 from gpgmap_ros.config import Config, settings, with_settings
 from gpgmap_ros.setting import ConfigError, Value
+from gpgmap_ros.storage.atomic import write_text
+
+LONGEST_FILE = 1_000_000
+"""Bytes; all settings with their meanings take 15,000."""
+LIKE_ANOTHER_TYPE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity"}
+"""Plain words that PyYAML or the parser of ROS would not read as text."""
+
+
+class PlainLoader(yaml.SafeLoader):
+    """YAML without aliases, as in ROS: a dozen lines of them can stand for more values than fit into memory."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.YAMLError(
+                f"line {event.start_mark.line + 1}: aliases (*{event.anchor}) are not supported: write the value out"
+            )
+        return super().compose_node(parent, index)
+
+
+def parse_yaml(text: str | bytes) -> Any:
+    """The values in a text; ConfigError where it is no YAML, or more than settings can be."""
+    if len(text) > LONGEST_FILE:
+        raise ConfigError(f"longer than {LONGEST_FILE:,} bytes: this is no file of settings")
+    try:
+        return yaml.load(text, Loader=PlainLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not valid YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ConfigError("not valid YAML: nested too deeply") from error
+    except (ValueError, OverflowError) as error:  # 2026-99-99 looks like a date, and 0b2 like a number
+        raise ConfigError(f"not valid YAML: {error}") from error
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -28,11 +61,12 @@ def load_config(path: str | Path) -> Config:
     """Read a YAML file: ROS parameter files (`/**: ros__parameters:`) and plain nested settings both do."""
     path = Path(path)
     try:
-        tree = yaml.safe_load(path.read_text())
+        with path.open("rb") as file:
+            tree = parse_yaml(file.read(LONGEST_FILE + 1))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error.__cause__
     tree = tree or {}
     if not isinstance(tree, Mapping):
         raise ConfigError(f"{path}: expected settings as 'name: value', got {type(tree).__name__}")
@@ -76,18 +110,28 @@ def config_table() -> str:
 
 
 def _yaml_scalar(value: Value) -> str:
+    """On one line, and such that PyYAML and the parser of ROS read the same value."""
     if isinstance(value, tuple):
-        return f"[{', '.join(value)}]"
-    text = str(yaml.safe_dump(value, default_flow_style=True)).splitlines()[0]
+        return f"[{', '.join(_yaml_scalar(item) for item in value)}]"
+    if isinstance(value, str) and value and not _reads_as_text(value):
+        return _dumped(value, '"')
+    text = _dumped(value)
     # ROS reads 2 as an integer and refuses it for a float parameter; 1e-05 it reads as a string
     if isinstance(value, float) and "e" in text and "." not in text:
         text = text.replace("e", ".0e")
     return text
 
 
+def _reads_as_text(value: str) -> bool:
+    plain = re.fullmatch(r"[A-Za-z_/][A-Za-z0-9_/.-]*", value) is not None
+    return plain and value.lower() not in LIKE_ANOTHER_TYPE
+
+
+def _dumped(value: Value, style: str | None = None) -> str:
+    text = str(yaml.safe_dump(value, default_flow_style=True, default_style=style, width=math.inf))
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
 def save_config(config: Config, path: str | Path) -> None:
-    """Write beside, then rename: the old file is whole until the new one is."""
-    path = Path(path)
-    staged = path.with_name(path.name + ".new")
-    staged.write_text(config_yaml(config))
-    os.replace(staged, path)
+    """Replace the file at once when it is complete."""
+    write_text(path, config_yaml(config))

@@ -17,13 +17,14 @@ from gpgmap_ros.mapping.archive import ArchiveError, archive_path
 from gpgmap_ros.mapping.cells import cell_ids
 from gpgmap_ros.mapping.filters import select_ground
 from gpgmap_ros.mapping.gate import InnovationGate, Surface, Verdict
-from gpgmap_ros.mapping.map_file import load_map, save_map
+from gpgmap_ros.mapping.map_file import LoadedMap, load_map, save_map
 from gpgmap_ros.mapping.noise import (
     checked_pose_covariance,
     height_variance,
     pose_height_variance,
     shared_variance,
 )
+from gpgmap_ros.mapping.plausible import checked_pose
 from gpgmap_ros.mapping.submap_store import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder, submap_mapping
 from gpgmap_ros.mapping.window import GLANCE, prototype
@@ -31,7 +32,6 @@ from gpgmap_ros.mapping.window import GLANCE, prototype
 Array = NDArray[np.float64]
 
 NANOSECONDS = 1_000_000_000
-FARTHEST = 1e7  # metres; a pose beyond it is an error, and the map could not tell centimetres there
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,10 @@ class MappingPipeline:
 
         Returns what the submap became, and why it is not on the disk if so, as for a submap that a cloud ends.
         """
-        unfinished = self._submap
+        ended = self.end_submap(ended_by)
         self._past_sessions.add(self._session)
         self.reset()
-        return (None, "") if unfinished is None else self._end_submap(EndedSubmap(unfinished, ended_by))
+        return ended
 
     @property
     def session(self) -> int:
@@ -229,6 +229,16 @@ class MappingPipeline:
         self._store(submap)
         return submap
 
+    def end_submap(self, ended_by: str) -> tuple[Submap | None, str]:
+        """End the submap that is being made as its limits do: `later` takes it, or it is completed now (see there)."""
+        builder, self._submap = self._submap, None
+        if builder is None:
+            return None, ""
+        if self._later is None:
+            return self.complete(EndedSubmap(builder, ended_by))
+        self._later(EndedSubmap(builder, ended_by))
+        return None, ""
+
     def complete(self, ended: EndedSubmap) -> tuple[Submap | None, str]:
         """Solve and store a submap that `later` was given: what it became, and why it is not on the disk if so.
 
@@ -243,7 +253,7 @@ class MappingPipeline:
 
     def save(self, name: str) -> Path:
         """Write the map to the map folder; returns the file. ArchiveError or OSError with the reason where not."""
-        path = self._map_path(name)
+        path = self.map_path(name)
         if self._map is None:
             raise ArchiveError("there is no map yet: no cloud has been fused")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -253,15 +263,21 @@ class MappingPipeline:
     def load(self, name: str) -> Path:
         """Go on with a map from the map folder. ArchiveError with the reason where not; then nothing has changed.
 
-        The submap that is being made is dropped: finish it first if it is wanted.
+        The submap that is being made is ended and kept.
         """
-        path = self._map_path(name)
-        loaded = load_map(path, self._config)
-        self._map, self._stamp, self._session = loaded.elevation_map, loaded.stamp, loaded.session
-        self._forget_passing()
+        path = self.map_path(name)
+        self.go_on_with(load_map(path, self._config))
         return path
 
-    def _map_path(self, name: str) -> Path:
+    def go_on_with(self, loaded: LoadedMap) -> tuple[Submap | None, str]:
+        """Replace the map by one that `load_map` has read; what became of the submap that was being made."""
+        ended = self.end_submap("load_map")
+        self._map, self._stamp, self._session = loaded.elevation_map, loaded.stamp, loaded.session
+        self._forget_passing()
+        return ended
+
+    def map_path(self, name: str) -> Path:
+        """The file of the map called `name`. ArchiveError where there is no folder, or the name is none."""
         if self._folder is None:
             raise ArchiveError("there is no folder for maps: set map_folder")
         return archive_path(self._folder, name)
@@ -277,16 +293,7 @@ class MappingPipeline:
         self._submap.forget(released)
         self._submap.add(xyz, variance, T_map_robot, stamp)
         ended_by = self._submap.ended_by()
-        if ended_by is None:
-            return None, ""
-        ended, self._submap = EndedSubmap(self._submap, ended_by), None
-        return self._end_submap(ended)
-
-    def _end_submap(self, ended: EndedSubmap) -> tuple[Submap | None, str]:
-        if self._later is None:
-            return self.complete(ended)
-        self._later(ended)
-        return None, ""
+        return self.end_submap(ended_by) if ended_by is not None else (None, "")
 
     def _new_session(self, stamp: int) -> int:
         """The stamp of the first cloud, or the next number that is free: clocks may have been set back."""
@@ -344,18 +351,3 @@ def checked_points(points: Array) -> Array:
     if points.ndim != 2 or points.shape[1] != 3 or points.dtype.kind != "f":
         raise ValueError(f"points must be floats of shape (N, 3), got {points.dtype} {points.shape}")
     return np.ascontiguousarray(points, dtype=np.float32 if points.dtype.itemsize <= 4 else np.float64)
-
-
-def checked_pose(T: Array, name: str) -> Array:
-    """`T` if it is a rigid transform between places on one planet; else a ValueError."""
-    T = np.asarray(T, dtype=np.float64)
-    if T.shape != (4, 4) or not np.isfinite(T).all():
-        raise ValueError(f"{name} must be a finite 4 x 4 matrix")
-    R = T[:3, :3]
-    if np.abs(R).max() > 1.001 or np.abs(R.T @ R - np.eye(3)).max() > 1e-4 or np.linalg.det(R) < 0.0:
-        raise ValueError(f"{name} does not rotate: its upper left part is no rotation matrix")
-    if np.abs(T[:3, 3]).max() > FARTHEST:
-        raise ValueError(
-            f"{name} is {np.abs(T[:3, 3]).max():.3g} m away: at most {FARTHEST:.0e} m can be mapped"
-        )
-    return T

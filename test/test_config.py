@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 
 from gpgmap_ros.config import (
     ClosureConfig,
@@ -13,10 +16,12 @@ from gpgmap_ros.config import (
     ConfigError,
     FilterConfig,
     MappingConfig,
+    Setting,
     settings,
     with_settings,
 )
-from gpgmap_ros.config_file import config_yaml, load_config, save_config
+from gpgmap_ros.config_file import config_yaml, load_config, parse_yaml, save_config
+from gpgmap_ros.setting import Value
 
 
 def test_every_setting_says_what_it_means_and_every_number_has_a_range() -> None:
@@ -124,3 +129,98 @@ def test_a_slash_before_a_frame_is_left_out() -> None:
         with_settings(Config(), {"map_frame": "/map", "closure.publish_tf": True})
     with pytest.raises(ConfigError, match="map_frame is empty"):
         Config(map_frame="/")
+
+
+def any_value(item: Setting) -> st.SearchStrategy[Value]:
+    if item.choices:
+        return st.sampled_from(item.choices)
+    if isinstance(item.default, bool):
+        return st.booleans()
+    if isinstance(item.default, float):
+        return st.floats(item.low, item.high)
+    if isinstance(item.default, int):
+        return st.integers(int(item.low or 0), int(item.high or 0))
+    if isinstance(item.default, tuple):
+        return st.lists(st.text(min_size=1), min_size=1, max_size=4)
+    words = (
+        "y",
+        "N",
+        "on",
+        "null",
+        "~",
+        "1e5",
+        "0x1F",
+        "1_000",
+        "nan",
+        ".inf",
+        "2026-11-17",
+        "12:30:45",
+        "<<",
+        "=",
+    )
+    return st.text() | st.sampled_from(words)
+
+
+@st.composite
+def some_changes(draw: st.DrawFn) -> dict[str, Value]:
+    chosen = draw(st.lists(st.sampled_from(list(settings())), max_size=8, unique_by=lambda item: item.name))
+    return {item.name: draw(any_value(item)) for item in chosen}
+
+
+@examples(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(some_changes())
+def test_any_configuration_is_read_back_as_it_was_saved(tmp_path: Path, changes: dict[str, Value]) -> None:
+    try:
+        config = with_settings(Config(), changes)
+    except ConfigError:  # two settings that exclude each other
+        return
+    save_config(config, tmp_path / "c.yaml")
+    assert load_config(tmp_path / "c.yaml") == config
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("map_folder", "/media/robot/a disk with a long name/" + "and a long folder/" * 10),
+        ("map_folder", "maps # of today"),
+        ("map_folder", "two\nlines: and a colon"),
+        ("points_topics", ("front, left/points", "rear[0]", "# no comment")),
+        ("map_name", "yes"),
+        ("map_name", "1e5"),
+        ("map_name", "ünïcode \u2028 \x07 \ud800"),
+    ],
+)
+def test_hard_texts_are_read_back(tmp_path: Path, name: str, value: Value) -> None:
+    config = with_settings(Config(), {name: value})
+    save_config(config, tmp_path / "c.yaml")
+    assert load_config(tmp_path / "c.yaml") == config
+    lines = (tmp_path / "c.yaml").read_text().splitlines()
+    assert len(lines) == len(config_yaml().splitlines())
+
+
+def test_aliases_are_refused_before_they_multiply(tmp_path: Path) -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [
+        f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in zip("abcdefghijk", "bcdefghijkl", strict=True)
+    ]
+    path = tmp_path / "laughs.yaml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(ConfigError, match=r"laughs.yaml: .*line 2: aliases \(\*a\) are not supported"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ("a: &a {b: *a}", "aliases"),
+        ("x: " + "9" * 5_000, "not valid YAML"),
+        ("x: 2026-99-99", "not valid YAML"),
+        ("x" * 2_000_000, "no file of settings"),
+        ("x: !!python/object/apply:os.system [true]", "could not determine a constructor"),
+        ("x: \x00", "not valid YAML"),
+    ],
+)
+def test_hostile_yaml_is_refused_with_the_reason(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_yaml(text)

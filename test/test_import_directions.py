@@ -15,7 +15,7 @@ ESTIMATORS = "gp_core.estimators"  # what the scikit-learn estimators share: abo
 BASE = {"gpgmap_ros", "gpgmap_ros.setting", "gpgmap_ros.config", "gpgmap_ros.config_file", "gpgmap_ros.geometry",
         "gpgmap_ros.share", "gpgmap_ros.progress", "gpgmap_ros.transform_buffer", "gpgmap_ros.findings",
         "gpgmap_ros.memory", "gpgmap_ros.compilation", "gpgmap_ros.optional_packages",
-        "gpgmap_ros.stamp_quarantine"}  # fmt: skip
+        "gpgmap_ros.stamp_quarantine", "gpgmap_ros.storage", "gpgmap_ros.interpreter"}  # fmt: skip
 MAY_IMPORT = {
     "gp_core": FOUNDATION,
     "gp_core.kernels": {"gp_core"},
@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "gpgmap_ros": set(),
     "gpgmap_ros.setting": set(),
     "gpgmap_ros.config": {"gpgmap_ros.setting"},
-    "gpgmap_ros.config_file": {"gpgmap_ros.config", "gpgmap_ros.setting"},
+    "gpgmap_ros.storage": set(),  # below everything that keeps files
+    "gpgmap_ros.config_file": {"gpgmap_ros.config", "gpgmap_ros.setting", "gpgmap_ros.storage"},
     "gpgmap_ros.geometry": set(),
     "gpgmap_ros.share": set(),
     "gpgmap_ros.progress": set(),
@@ -34,6 +35,7 @@ MAY_IMPORT = {
     "gpgmap_ros.memory": set(),
     "gpgmap_ros.optional_packages": set(),
     "gpgmap_ros.compilation": set(),
+    "gpgmap_ros.interpreter": set(),
     "gpgmap_ros.transform_buffer": {"gpgmap_ros.geometry"},
     "gpgmap_ros.stamp_quarantine": {"gpgmap_ros.transform_buffer"},
     "gpgmap_ros.mapping": BASE | CORE | {"gp_core.grid"},

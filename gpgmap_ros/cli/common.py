@@ -14,8 +14,9 @@ from typing import Any
 import yaml
 
 from gpgmap_ros.config import Config, ConfigError, with_settings
-from gpgmap_ros.config_file import flattened, load_config
+from gpgmap_ros.config_file import flattened, load_config, parse_yaml
 from gpgmap_ros.share import share_file
+from gpgmap_ros.storage.folder_lock import LOCK_FILE, FolderLock
 
 SENSORS = ("spinning_lidar", "solid_state_lidar", "stereo")
 
@@ -97,8 +98,8 @@ def changes_from(texts: list[str]) -> dict[str, Any]:
         if not equals or not name.strip():
             raise UsageError(f"--set {text}: expected NAME=VALUE, as in --set mapping.resolution=0.2")
         try:
-            parsed = yaml.safe_load(value) if value.strip() else ""
-        except yaml.YAMLError:
+            parsed = parse_yaml(value) if value.strip() else ""
+        except ConfigError:
             raise UsageError(f"--set {text}: '{value}' is no value") from None
         # YAML 1.1 reads 1e-3 as text
         if isinstance(parsed, str):
@@ -112,17 +113,22 @@ def changes_from(texts: list[str]) -> dict[str, Any]:
     return changes
 
 
+OWNER = ("gpgmap", "name another folder with --out")
+_OWNED: list[FolderLock] = []
+"""Until the process ends."""
 MARK = "run.json"
 """The file by which a folder is known to be ours."""
 
 
 def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
-    """A new, empty folder: the one asked for, or `name` with a number where that exists."""
+    """A new, empty folder that this process owns: the one asked for, or `name` with a number where that exists."""
     if wanted is None:
         wanted, number = Path(name), 2
         while wanted.exists():
             wanted, number = Path(f"{name}_{number}"), number + 1
-    elif wanted.exists() and (not wanted.is_dir() or any(wanted.iterdir())):
+    elif wanted.exists() and (
+        not wanted.is_dir() or any(path.name != LOCK_FILE for path in wanted.iterdir())
+    ):
         ours = (wanted / MARK).exists()
         if not ours:
             raise UsageError(f"{wanted} has other files in it: name an empty or a new folder with --out")
@@ -130,8 +136,9 @@ def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
             raise UsageError(
                 f"{wanted} holds an earlier run: name another folder with --out, or say --overwrite"
             )
-        shutil.rmtree(wanted)
-    wanted.mkdir(parents=True, exist_ok=True)
+        with FolderLock(wanted, *OWNER):  # a run that is still writing is not deleted
+            shutil.rmtree(wanted)
+    _OWNED.append(FolderLock(wanted, *OWNER))
     return wanted
 
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import struct
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +28,7 @@ from gpgmap_ros.closure.ranking import Ranked, Ranking
 from gpgmap_ros.closure.registration import Registration, in_metres, register_surfaces
 from gpgmap_ros.closure.surface import NotComparable, Surface, surface_of
 from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.storage.atomic import atomic_write
 
 Array = NDArray[np.float64]
 
@@ -152,21 +151,11 @@ class ClosureDatabase:
         content = buffer.getbuffer()
         header = HEADER.pack(VERSION, len(content), hashlib.sha256(content).digest())
         try:
-            handle, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
-        except OSError as error:
-            raise DatabaseError(f"{path}: can't be written: {error.strerror}") from error
-        try:
-            with os.fdopen(handle, "wb") as file:
+            with atomic_write(path) as file:
                 for part in (MAGIC, header, content):
                     file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException as error:
-            Path(temporary).unlink(missing_ok=True)
-            if isinstance(error, OSError):
-                raise DatabaseError(f"{path}: can't be written: {error.strerror}") from error
-            raise
+        except OSError as error:
+            raise DatabaseError(f"{path}: can't be written: {error.strerror}") from error
 
     @classmethod
     def load(cls, path: Path | str, config: ClosureConfig | None = None) -> ClosureDatabase:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import pickle
 import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 from gpgmap_ros.closure.requests import Add, Answer, Done, Problem, Request, Start
 from gpgmap_ros.config import Config
+from gpgmap_ros.interpreter import module_command
 
 MOST_WAITING = 8
 """Submaps, of some 10 MB each, that may wait in memory for a child that gets too little of the processor."""
@@ -95,7 +95,7 @@ class ClosureProcess:
                 process.wait()
 
     def _spawn(self) -> None:
-        command = [sys.executable, "-m", "gpgmap_ros.closure.worker"]
+        command = module_command("gpgmap_ros.closure.worker")
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._requests = queue.SimpleQueue()
         self._requests.put(Start(self._config, self._folder, self._next_id))

@@ -14,7 +14,6 @@ may be in one closer; they are in one frame as soon as a closure joins them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +34,7 @@ from gpgmap_ros.closure.ways import corrected, shortest_ways, successive
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.submaps import Submap
+from gpgmap_ros.storage.atomic import write_text
 
 Array = NDArray[np.float64]
 
@@ -309,9 +309,7 @@ class LoopCloser:
         edges = [*graph.odometry, *graph.closures.values()]
         poses = {str(id): T for id, T in self._poses.items()}
         text = g2o_text(poses, edges, sorted({str(anchor) for anchor in self._anchors.values()}, key=int))
-        staged = path.with_name(f".{path.name}.new")
-        staged.write_text(text)
-        os.replace(staged, path)
+        write_text(path, text)
 
     # ------------------------------------------------ which closures are believed
 

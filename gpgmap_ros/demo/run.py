@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
@@ -18,10 +17,12 @@ from gpgmap_ros.demo.drive import Frame, drive, start_pose
 from gpgmap_ros.demo.recording import POINTS_TOPIC, drive_messages
 from gpgmap_ros.demo.terrain import Terrain, rover_terrain
 from gpgmap_ros.geometry import apply
+from gpgmap_ros.interpreter import module_command
 from gpgmap_ros.io.bags import write_bag
 from gpgmap_ros.processes import Child, ProcessFailed, isolated_ros_environment
 from gpgmap_ros.progress import ProgressBar
 from gpgmap_ros.share import share_file
+from gpgmap_ros.storage.atomic import write_json
 from gpgmap_ros.viz.figures import save_figures
 
 SEED = 7
@@ -135,19 +136,15 @@ def map_live(bag: Path, out: Path) -> Events:
                 "mapping_node", str(node_executable), "--ros-args", "--params-file", str(parameters),
                 "-r", f"points:={POINTS_TOPIC}",
             )  # fmt: skip
-            module = [sys.executable, "-m"]
             recorder = start(
                 "map_recorder",
-                *module,
-                "gpgmap_ros.nodes.map_recorder",
-                NODE_NAME,
-                "--out",
-                str(out / "map.npz"),
+                *module_command("gpgmap_ros.nodes.map_recorder", NODE_NAME, "--out", str(out / "map.npz")),
             )
             recorder.next_event(START_TIMEOUT)
             bar.advance(1, f"node {node.pid}, recorder {recorder.pid}")
         player = start(
-            "bag_player", *module, "gpgmap_ros.nodes.bag_player", str(bag), "--wait", str(START_TIMEOUT)
+            "bag_player",
+            *module_command("gpgmap_ros.nodes.bag_player", str(bag), "--wait", str(START_TIMEOUT)),
         )
         events = follow(player, recorder, node)
         if recorder.stop(SILENCE_TIMEOUT):
@@ -258,12 +255,6 @@ def summarise(
         seconds=round(seconds, 1),
         files=[str(path) for path in files],
     )
-
-
-def write_json(path: Path, data: dict[str, Any]) -> None:
-    staged = path.with_name(path.name + ".new")
-    staged.write_text(json.dumps(data, indent=2) + "\n")
-    staged.replace(path)
 
 
 def report(summary: Summary) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 from rosbags.rosbag2 import Reader, Writer
 from rosbags.typesys import Stores, get_typestore
+
+from gpgmap_ros.storage.atomic import atomic_folder
 
 STORE = Stores.ROS2_JAZZY
 
@@ -57,14 +58,10 @@ def write_bag(path: Path, messages: Iterable[Stamped], store: Any = None) -> Non
     store: of the messages' types, where some are not ROS 2's own
     """
     store = store or get_typestore(STORE)
-    staged = path.with_name(path.name + ".new")
-    shutil.rmtree(staged, ignore_errors=True)
-    with Writer(staged, version=9) as writer:
+    with atomic_folder(path) as staged, Writer(staged, version=9) as writer:
         connections: dict[str, Any] = {}
         for item in messages:
             kind = item.message.__msgtype__
             if item.topic not in connections:
                 connections[item.topic] = writer.add_connection(item.topic, kind, typestore=store)
             writer.write(connections[item.topic], item.time, store.serialize_cdr(item.message, kind))
-    shutil.rmtree(path, ignore_errors=True)
-    staged.rename(path)

@@ -6,8 +6,6 @@ tags for nodata and the unit. Only one tile is in memory at a time, so that a ma
 
 from __future__ import annotations
 
-import contextlib
-import os
 import struct
 import zlib
 from dataclasses import dataclass
@@ -18,6 +16,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gpgmap_ros.storage.atomic import atomic_write
 
 TILE = 256
 LEVEL = 5  # of Deflate: higher takes longer for some per cent
@@ -73,7 +73,7 @@ class GeoTiffWriter:
         description: str = "",
         unit: str = "",
     ) -> None:
-        self._path, self._staged = path, path.with_name(f".{path.name}.new")
+        self._path = path
         self._shape, self._corner, self._resolution = shape, corner, resolution
         self._crs, self._description, self._unit = crs or Crs(), description, unit
         self._down, self._across = (-(-size // TILE) for size in shape)
@@ -82,7 +82,8 @@ class GeoTiffWriter:
         self._big = 4 * shape[0] * shape[1] > BIG
 
     def __enter__(self) -> GeoTiffWriter:
-        self._file = self._staged.open("wb")
+        self._staging = atomic_write(self._path)
+        self._file = self._staging.__enter__()
         # the offset of the directory follows when it is known
         self._file.write(
             struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0) if self._big else struct.pack("<2sHI", b"II", 42, 0)
@@ -95,12 +96,10 @@ class GeoTiffWriter:
         try:
             if kind is None:
                 self._finish()
-                self._file.close()
-                os.replace(self._staged, self._path)
-        finally:
-            self._file.close()
-            with contextlib.suppress(OSError):
-                self._staged.unlink(missing_ok=True)
+        except BaseException as failure:
+            self._staging.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._staging.__exit__(kind, error, trace)
 
     @property
     def tiles(self) -> tuple[int, int]:

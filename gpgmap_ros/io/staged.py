@@ -1,32 +1,18 @@
-"""Files that are whole or not there: written beside, then moved into their place."""
+"""Exports that are whole or not there, for writers that want a path instead of an open file."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from gpgmap_ros.storage.atomic import atomic_write, write_json, write_text
+
+__all__ = ["staged", "write_json", "write_text"]
 
 
 @contextlib.contextmanager
 def staged(path: Path) -> Iterator[Path]:
     """A path to write to; it becomes `path` when the block ends well and is removed when it does not."""
-    beside = path.with_name(f".{path.name}.new")
-    try:
-        yield beside
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise
-
-
-def write_text(path: Path, text: str) -> None:
-    with staged(path) as beside:
-        beside.write_text(text)
-
-
-def write_json(path: Path, data: Any) -> None:
-    write_text(path, json.dumps(data, indent=2) + "\n")
+    with atomic_write(path) as file:
+        yield Path(file.name)

@@ -9,20 +9,28 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
+import stat
 import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
+
+from gpgmap_ros.storage.atomic import atomic_write
 
 VERSION = 1
 HEADER, CHECKSUM = "header", "checksum"
 SUFFIX = ".npz"
+MOST_BYTES = 1 << 30
+"""That any archive may declare: a submap has some megabytes, the graph of 5,000 submaps some tens."""
+NPY_SUFFIX, NPY_MAGIC = ".npy", b"\x93NUMPY"
+NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 class ArchiveError(ValueError):
@@ -39,25 +47,20 @@ def write_archive(
     text = json.dumps({"kind": kind, "version": VERSION, "values": dict(values)}, sort_keys=True)
     header = np.frombuffer(text.encode(), dtype=np.uint8)
     content = {HEADER: header, **{name: np.ascontiguousarray(array) for name, array in arrays.items()}}
-    staged = path.with_name(f".{path.name}.new")
-    try:
-        with open(staged, "wb") as file:
-            np.savez(file, **content, **{CHECKSUM: _checksum(content)})  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(staged, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+    with atomic_write(path) as file:
+        np.savez(file, **content, **{CHECKSUM: _checksum(content)})  # type: ignore[arg-type]
 
 
-def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The values and arrays of a file that `write_archive` made; ArchiveError where it is another, or damaged."""
-    with _opened(path) as file:
+def read_archive(
+    path: Path, kind: str, most: int = MOST_BYTES
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The values and arrays of a file that `write_archive` made; ArchiveError where it is another, or damaged.
+
+    most: bytes that its content may declare; what declares more is refused before it is read
+    """
+    with _opened(path, most) as file:
         values = _checked_header(path, file, kind)
-        content = {name: file[name] for name in file.files}
+        content = {name: _array(path, file, name) for name in _names(file)}
         checksum = content.pop(CHECKSUM, None)
         if checksum is None or not np.array_equal(checksum, _checksum(content)):
             raise ArchiveError(f"{path}: damaged: its checksum does not match its content")
@@ -67,7 +70,7 @@ def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArr
 
 def read_values(path: Path, kind: str) -> dict[str, Any]:
     """Only the values, without reading the arrays: the checksum is not looked at."""
-    with _opened(path) as file:
+    with _opened(path, MOST_BYTES) as file:
         return _checked_header(path, file, kind)
 
 
@@ -80,45 +83,75 @@ def archive_path(folder: Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Any:
+def _opened(path: Path, most: int) -> Iterator[zipfile.ZipFile]:
     """The file, with everything that reading a damaged one may raise turned into an ArchiveError."""
     try:
-        file = np.load(path, allow_pickle=False)
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise ArchiveError(f"{path}: no map file: it is a single array")
-        with file:
-            yield file
+        # a FIFO would keep the reader waiting for a writer
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as raw:
+            if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+                raise ArchiveError(f"{path}: cannot be read: it is no regular file")
+            if raw.read(len(NPY_MAGIC)) == NPY_MAGIC:
+                raise ArchiveError(f"{path}: no map file: it is a single array")
+            with zipfile.ZipFile(raw) as file:
+                declared = sum(info.file_size for info in file.infolist())
+                if declared > most:
+                    raise ArchiveError(
+                        f"{path}: declares {declared:,} bytes, at most {most:,} make sense here"
+                    )
+                yield file
     except ArchiveError:
         raise
     except FileNotFoundError:
         raise ArchiveError(f"{path}: there is no such file") from None
     except OSError as error:
         raise ArchiveError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        ValueError,
-        KeyError,
-        EOFError,
-        MemoryError,
-        NotImplementedError,
-    ) as error:
-        raise ArchiveError(f"{path}: damaged or no map file: {error}") from error
+    except Exception as error:  # no list of what parsers raise on foreign bytes is ever complete
+        reason = f"{error}" or type(error).__name__
+        raise ArchiveError(f"{path}: damaged or no map file: {shortened(reason)}") from error
 
 
-def _checked_header(path: Path, file: Any, kind: str) -> dict[str, Any]:
-    if HEADER not in file.files:
+def _names(file: zipfile.ZipFile) -> list[str]:
+    return [info.filename.removesuffix(NPY_SUFFIX) for info in file.infolist()]
+
+
+def _array(path: Path, file: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """An array whose shape declares exactly the bytes that are there: memory is taken for no more than that."""
+    info = file.getinfo(name + NPY_SUFFIX)
+    with file.open(info) as member:
+        version = npy.read_magic(member)
+        if version not in NPY_HEADERS:
+            raise ValueError(f"{name} is in version {version} of the array format")
+        shape, fortran, dtype = NPY_HEADERS[version](member)
+        if dtype.hasobject:
+            raise ValueError(f"{name} holds objects, not numbers")
+        size, there = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
+        if size != there:
+            raise ArchiveError(f"{path}: damaged: {name} declares {size:,} bytes and has {there:,}")
+        data = bytearray(size)
+        if member.readinto(data) != size or member.read(1):
+            raise EOFError(f"{name} ends too early")
+        return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _checked_header(path: Path, file: zipfile.ZipFile, kind: str) -> dict[str, Any]:
+    if HEADER not in _names(file):
         raise ArchiveError(f"{path}: no map file: it has no header")
-    header = json.loads(bytes(file[HEADER]))
+    header = json.loads(bytes(_array(path, file, HEADER)))
     if not isinstance(header, dict) or not isinstance(header.get("values"), dict):
         raise ArchiveError(f"{path}: no map file: its header is another's")
     if header.get("version") != VERSION:
         raise ArchiveError(
-            f"{path}: has version {header.get('version')} of the format, this program reads {VERSION}"
+            f"{path}: has version {shortened(header.get('version'))} of the format, this program reads {VERSION}"
         )
     if header.get("kind") != kind:
-        raise ArchiveError(f"{path}: is a {header.get('kind')}, not a {kind}")
+        raise ArchiveError(f"{path}: is a {shortened(header.get('kind'))}, not a {kind}")
     return dict(header["values"])
+
+
+def shortened(value: object, most: int = 200) -> str:
+    """A value of a file as text for a message: a foreign file may hold a megabyte there."""
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _checksum(content: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
@@ -128,13 +161,3 @@ def _checksum(content: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return np.frombuffer(digest.digest(), dtype=np.uint8)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the renaming itself survive a power cut, where the system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

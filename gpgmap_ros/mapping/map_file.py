@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gp_core.grid.interpolation import MOMENTS, ORDER
+from gp_core.grid.statistics import COUNT, SQUARES
 from gpgmap_ros.config import Config, settings
-from gpgmap_ros.mapping.archive import ArchiveError, read_archive, write_archive
+from gpgmap_ros.mapping.archive import ArchiveError, read_archive, shortened, write_archive
 from gpgmap_ros.mapping.elevation_map import ElevationMap
-from gpgmap_ros.mapping.window import Blocks
+from gpgmap_ros.mapping.plausible import FARTHEST, checked_number, checked_stamp
+from gpgmap_ros.mapping.window import Blocks, prototype
 
 KIND = "map"
 # What a map cannot be read without; the other settings are kept for the record.
@@ -21,6 +25,15 @@ MUST_AGREE = (
     *(f"mapping.{name}" for name in ("resolution", "size_x", "size_y", "length_scale", "relief_std")),
 )
 ARRAYS = tuple(item.name for item in fields(Blocks) if item.name != "reference")
+SHAPES = {"weights": (MOMENTS, MOMENTS), "heights": (ORDER, ORDER), "totals": (3,)}
+"""Of one block."""
+BLOCK_BYTES = 8 * (2 + sum(math.prod(shape) for shape in SHAPES.values()))
+HEADER_BYTES = 1 << 20
+"""For the settings and the array headers, generously."""
+MOST_INFORMATION = 1e18
+"""Inverse square metres in one block: a hundred million points known to 10 micrometres."""
+ROUND_OFF = 1e-6
+"""Relative: sums that were scaled, shifted and added many times."""
 
 
 @dataclass(frozen=True)
@@ -49,35 +62,72 @@ def save_map(path: Path, elevation_map: ElevationMap, config: Config, stamp: int
 
 def load_map(path: Path, config: Config) -> LoadedMap:
     """ArchiveError where the file is damaged, of another version, or made with settings that do not fit `config`."""
-    values, arrays = read_archive(path, KIND)
+    values, arrays = read_archive(path, KIND, most_bytes(config))
     try:
         check_settings(path, values["settings"], config)
-        elevation_map = ElevationMap(config.mapping, np.array(values["centre"], dtype=np.float64))
+        centre = [checked_number(value, "its centre") for value in values["centre"]]
+        if len(centre) != 2:
+            raise ValueError(f"its centre has {len(centre)} coordinates")
+        stamp, session = (checked_stamp(values[name], f"its {name}") for name in ("stamp", "session"))
+        elevation_map = ElevationMap(config.mapping, centre)
         elevation_map.restore(blocks_from(values["reference"], arrays))
-        return LoadedMap(elevation_map, int(values["stamp"]), int(values["session"]))
+        return LoadedMap(elevation_map, stamp, session)
     except ArchiveError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ArchiveError(f"{path}: its content makes no sense: {error}") from error
+    except Exception as error:  # whatever strange content may cause: the map that is there must stay
+        reason = shortened(error) or type(error).__name__
+        raise ArchiveError(f"{path}: its content makes no sense: {reason}") from error
+
+
+def most_bytes(config: Config) -> int:
+    """What the file of a map with these settings may declare: all blocks of its window, and as much again."""
+    mapping = config.mapping
+    h_x, h_y = prototype(mapping.length_scale, mapping.relief_std, mapping.resolution).prior.spacing
+    blocks = (mapping.size_x / h_x + 2.0) * (mapping.size_y / h_y + 2.0)
+    return HEADER_BYTES + 2 * BLOCK_BYTES * math.ceil(blocks)
 
 
 def check_settings(path: Path, made_with: dict[str, Any], config: Config) -> None:
     now = {item.name: item.value for item in settings(config)}
     other = [name for name in MUST_AGREE if made_with.get(name) != now[name]]
     if other:
-        differences = ", ".join(f"{name} {made_with.get(name)} (here {now[name]})" for name in other)
+        differences = ", ".join(
+            f"{name} {shortened(made_with.get(name))} (here {now[name]})" for name in other
+        )
         raise ArchiveError(f"{path}: made with other settings: {differences}")
 
 
 def blocks_from(reference: float | None, arrays: dict[str, NDArray[Any]]) -> Blocks | None:
+    """ValueError where these are no statistics of points: gp_core/grid/statistics.py has their formulas."""
     if reference is None:
         return None
-    blocks = Blocks(reference=float(reference), **{name: arrays[name] for name in ARRAYS})
+    blocks = Blocks(
+        reference=checked_number(reference, "its reference height"), **{name: arrays[name] for name in ARRAYS}
+    )
     count = len(blocks.index)
-    if blocks.index.shape != (count, 2) or blocks.index.dtype.kind != "i" or blocks.spacing.shape != (2,):
+    if blocks.index.shape != (count, 2) or blocks.index.dtype != np.int64 or blocks.spacing.shape != (2,):
         raise ValueError("its blocks have no places")
-    for name in ("weights", "heights", "totals"):
+    if len(np.unique(blocks.index, axis=0)) != count:
+        raise ValueError("two of its blocks have the same place")
+    for name, shape in SHAPES.items():
         array = getattr(blocks, name)
-        if len(array) != count or array.dtype != np.float64 or not np.isfinite(array).all():
+        if array.shape != (count, *shape) or array.dtype != np.float64 or not np.isfinite(array).all():
             raise ValueError(f"its {name} are not finite numbers, one set for each block")
+    check_moments(blocks)
     return blocks
+
+
+def check_moments(blocks: Blocks) -> None:
+    """Sums of t^a s^b / r and t^a s^b (z - z_0) / r over points with |s|, |t| <= 1 and r > 0 have bounds."""
+    total = blocks.weights[:, 0, 0]
+    if not ((total > 0.0) & (total <= MOST_INFORMATION)).all():
+        raise ValueError("its weights are not positive")
+    bound = (total * (1.0 + ROUND_OFF))[:, None, None]
+    if (np.abs(blocks.weights) > bound).any() or (blocks.weights[:, ::2, ::2] < -ROUND_OFF * bound).any():
+        raise ValueError("its weights are no moments of positions")
+    if (np.abs(blocks.heights) > FARTHEST * bound).any():
+        raise ValueError(f"its heights are beyond {FARTHEST:.0e} m")
+    squares, points = blocks.totals[:, SQUARES], blocks.totals[:, COUNT]
+    slack = ROUND_OFF * FARTHEST * total
+    if (squares < -slack).any() or (squares > FARTHEST**2 * bound[:, 0, 0]).any() or (points < 0.0).any():
+        raise ValueError("its totals are negative or too large")

@@ -13,15 +13,26 @@ from numpy.typing import NDArray
 
 from gp_core.grid import Grid
 from gpgmap_ros.config import Config, settings
-from gpgmap_ros.mapping.archive import ArchiveError, read_archive, read_values, write_archive
+from gpgmap_ros.mapping.archive import ArchiveError, read_archive, read_values, shortened, write_archive
 from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import BASE
+from gpgmap_ros.mapping.plausible import (
+    FARTHEST,
+    LATEST,
+    checked_number,
+    checked_pose,
+    checked_poses,
+    checked_stamp,
+)
 from gpgmap_ros.mapping.pseudo_points import PseudoPoints
 from gpgmap_ros.mapping.submaps import Submap, Track
 
 KIND = "submap"
 FORMAT = 2
 """Of a submap's file. 1 had no statistics and no track: such a submap can be compared, but not stitched."""
+MOST_ID = 10**9
+MOST_CELLS = 10**8
+"""Of a submap: four hundred megabytes for each layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +65,12 @@ class SubmapStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._next_id = 0
         for path in sorted(folder.iterdir()):
-            if match := re.fullmatch(r"submap_(\d+)\.npz", path.name):
+            if match := re.fullmatch(r"submap_(\d{6,9})\.npz", path.name):
                 self._next_id = max(
                     self._next_id, int(match[1]) + 1
                 )  # a damaged file keeps its number as well
                 try:
-                    info = info_from(path, read_values(path, KIND))
-                    self._infos[info.id] = info
+                    self._infos[int(match[1])] = self._info(path, int(match[1]))
                 except ArchiveError as error:
                     self.damaged[path.name] = str(error)
 
@@ -87,10 +97,15 @@ class SubmapStore:
 
     def include(self, id: int) -> SubmapInfo:
         """Look at a submap that another process has written since. ArchiveError where it can't be read."""
-        path = self._path(id)
-        self._infos[id] = info_from(path, read_values(path, KIND))
+        self._infos[id] = self._info(self._path(id), id)
         self._next_id = max(self._next_id, id + 1)
         return self._infos[id]
+
+    def _info(self, path: Path, id: int) -> SubmapInfo:
+        info = info_from(path, read_values(path, KIND))
+        if info.id != id:
+            raise ArchiveError(f"{path}: holds submap {info.id}: it was renamed or copied")
+        return info
 
     def _path(self, id: int) -> Path:
         return self.folder / f"submap_{id:06d}.npz"
@@ -103,11 +118,13 @@ class SubmapStore:
         path = self._infos[id].path
         values, arrays = read_archive(path, KIND)
         info = info_from(path, values)
-        missing = [name for name in BASE if name not in arrays or arrays[name].shape != info.grid.shape]
-        if missing:
-            raise ArchiveError(f"{path}: its layers {', '.join(missing)} are missing or of another size")
-        layers = {name: arrays[name] for name in BASE}
-        gpgmap = GPGMap(info.grid, layers, str(values["frame_id"]), info.last_stamp, self._config)
+        gpgmap = GPGMap(
+            info.grid,
+            layers_from(path, info.grid, arrays),
+            frame_of(path, values),
+            info.last_stamp,
+            self._config,
+        )
         return Submap(
             info.id, info.session, info.T_map_submap, gpgmap,
             info.first_stamp, info.last_stamp, info.distance, info.ended_by,
@@ -125,10 +142,37 @@ def arrays_of(submap: Submap) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def layers_from(path: Path, grid: Grid, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The layers of the map; ArchiveError where one is missing or holds what no map has."""
+    missing = [name for name in BASE if name not in arrays or arrays[name].shape != grid.shape]
+    if missing:
+        raise ArchiveError(f"{path}: its layers {', '.join(missing)} are missing or of another size")
+    layers = {name: arrays[name] for name in BASE}
+    known = np.isfinite(layers["elevation"])
+    for name, layer in layers.items():
+        if layer.dtype != np.float32:
+            raise ArchiveError(f"{path}: its {name} is of type {layer.dtype}, not float32")
+        if name.endswith("variance"):
+            good = bool((np.isfinite(layer) & (layer >= 0.0)).all())
+        else:
+            good = bool((np.isfinite(layer) == known).all() and not np.isinf(layer).any())
+            good = good and bool((np.abs(layer[known]) <= FARTHEST).all())
+        if not good:
+            raise ArchiveError(f"{path}: its {name} holds values that no map has")
+    return layers
+
+
+def frame_of(path: Path, values: Mapping[str, Any]) -> str:
+    frame = values.get("frame_id")
+    if not isinstance(frame, str):
+        raise ArchiveError(f"{path}: its frame_id is missing or no text")
+    return frame
+
+
 def contents_from(
     path: Path, version: int, arrays: Mapping[str, NDArray[Any]]
 ) -> tuple[Track, PseudoPoints | None]:
-    """Track and statistics; neither is in a file of format 1. ArchiveError where they do not fit together."""
+    """Track and statistics; neither is in a file of format 1. ArchiveError where they make no sense."""
     if version < 2:
         return Track(), None
     try:
@@ -138,11 +182,34 @@ def contents_from(
             points = PseudoPoints(arrays["points_xyz"], arrays["points_variance"])
     except KeyError as error:
         raise ArchiveError(f"{path}: its {error} is missing") from error
-    if track.poses.shape != (len(track.stamps), 4, 4):
-        raise ArchiveError(f"{path}: its track has {len(track.stamps)} stamps and {track.poses.shape} poses")
-    if points is not None and (points.xyz.shape != (len(points), 3) or not (points.variance > 0.0).all()):
-        raise ArchiveError(f"{path}: its statistics are damaged")
+    if track.stamps.ndim != 1 or track.poses.shape != (len(track.stamps), 4, 4):
+        raise ArchiveError(f"{path}: its track has {track.stamps.shape} stamps and {track.poses.shape} poses")
+    try:
+        checked_poses(track.poses, "a pose of its track")
+    except ValueError as error:
+        raise ArchiveError(f"{path}: {error}") from error
+    stamps = track.stamps
+    if stamps.dtype != np.int64 or (len(stamps) and not 0 <= stamps[0] <= stamps[-1] < LATEST):
+        raise ArchiveError(f"{path}: its track has stamps that are none")
+    if (np.diff(stamps) <= 0).any():
+        raise ArchiveError(f"{path}: the stamps of its track do not grow")
+    if points is not None:
+        check_points(path, points)
     return track, points
+
+
+def check_points(path: Path, points: PseudoPoints) -> None:
+    """Points of the ground with positive variances, or an ArchiveError."""
+    xyz, variance = points.xyz, points.variance
+    count = len(variance) if variance.ndim == 1 else -1
+    fits = xyz.shape == (count, 3) and xyz.dtype.kind == variance.dtype.kind == "f"
+    # comparisons with NaN are false
+    if (
+        not fits
+        or not (np.abs(xyz) <= FARTHEST).all()
+        or not ((variance > 0.0) & np.isfinite(variance)).all()
+    ):
+        raise ArchiveError(f"{path}: its statistics are damaged")
 
 
 def values_of(submap: Submap) -> dict[str, Any]:
@@ -167,21 +234,32 @@ def info_from(path: Path, values: dict[str, Any]) -> SubmapInfo:
     try:
         if int(values.get("format", 1)) > FORMAT:
             raise ArchiveError(
-                f"{path}: a submap in format {values['format']}, this program reads up to {FORMAT}: update it"
+                f"{path}: a submap in format {shortened(values['format'])}, this program reads up to {FORMAT}"
             )
-        grid = values["grid"]
+        first, last = (checked_stamp(values[name], f"its {name}") for name in ("first_stamp", "last_stamp"))
+        if first > last:
+            raise ValueError("its first stamp comes after its last")
         return SubmapInfo(
-            int(values["id"]),
-            int(values["session"]),
-            np.array(values["T_map_submap"], dtype=np.float64).reshape(4, 4),
-            int(values["first_stamp"]),
-            int(values["last_stamp"]),
-            float(values["distance"]),
+            int(checked_number(values["id"], "its number", 0.0, MOST_ID)),
+            checked_stamp(values["session"], "its session"),
+            checked_pose(np.array(values["T_map_submap"], dtype=np.float64), "its anchor"),
+            first,
+            last,
+            checked_number(values["distance"], "its distance", 0.0),
             str(values["ended_by"]),
-            Grid(tuple(grid["origin"]), tuple(grid["shape"]), grid["resolution"]),
+            grid_from(values["grid"]),
             path,
         )
     except ArchiveError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArchiveError(f"{path}: its header is incomplete: {error}") from error
+    except Exception as error:  # whatever strange content may cause
+        reason = shortened(error) or type(error).__name__
+        raise ArchiveError(f"{path}: its header is incomplete: {reason}") from error
+
+
+def grid_from(values: Mapping[str, Any]) -> Grid:
+    origin = tuple(checked_number(value, "its origin") for value in values["origin"])
+    rows, columns = (int(checked_number(value, "its number of cells", 1.0)) for value in values["shape"])
+    if rows * columns > MOST_CELLS:
+        raise ValueError(f"it has {rows} x {columns} cells")
+    return Grid(origin, (rows, columns), checked_number(values["resolution"], "its resolution", 1e-4, 1e4))

@@ -27,6 +27,7 @@ def succeeds(callback: Callback) -> Callback:
         except Exception as error:  # the state machine needs an answer, whatever happened
             node.get_logger().error(f"{callback.__name__} failed: {error}")
             node.get_logger().debug(traceback.format_exc())
+            node.failed_callbacks += 1
             return TransitionCallbackReturn.FAILURE
         return TransitionCallbackReturn.SUCCESS
 
@@ -49,6 +50,10 @@ def refuse_invalid_transitions(node: LifecycleNode) -> None:
             node.get_logger().warning(
                 f"transition '{asked}' refused: it is not possible in the present state"
             )
+            response.success = False
+            return response
+        except Exception as error:  # rclpy's state machine is not ours: an answer is due all the same
+            node.get_logger().error(f"transition failed: {error}\n{traceback.format_exc()}")
             response.success = False
             return response
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -24,6 +23,7 @@ from sensor_msgs.msg import Image
 
 from gpgmap_ros.nodes.messages import layer_of, nanoseconds
 from gpgmap_ros.nodes.outputs import MAP_QOS
+from gpgmap_ros.storage.atomic import atomic_write
 
 IMAGES = ("elevation", "variance", "gradient")
 
@@ -64,8 +64,7 @@ class MapRecorder(Node):
         origin = self.info.origin.position
         any_image = next(iter(self.images.values()))
         arrays = {topic: layer_of(image) for topic, image in self.images.items()}
-        staged = path.with_name(path.name + ".new")
-        with staged.open("wb") as file:
+        with atomic_write(path) as file:
             np.savez_compressed(
                 file,
                 **arrays,
@@ -74,7 +73,6 @@ class MapRecorder(Node):
                 frame_id=any_image.header.frame_id,
                 stamp=nanoseconds(any_image.header.stamp),
             )
-        os.replace(staged, path)
         return True
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from grid_map_msgs.srv import GetGridMap
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
+from rclpy.task import Future
 from std_srvs.srv import Trigger
 
+from gpgmap_ros.mapping import Submap
 from gpgmap_ros.mapping.archive import ArchiveError
+from gpgmap_ros.mapping.map_file import load_map
 from gpgmap_ros.nodes.messages import grid_map_message, submap_frame, submap_id
 from gpgmap_ros.nodes.outputs import GRID_MAP_LAYERS
 from gpgmap_ros.pipeline import MappingPipeline
 
 NOT_CONFIGURED = "there is no map: configure the node first"
+LOAD_WITHIN = 20.0
+"""Seconds: a map of 50 million cells takes a few. A disk that does not answer must not keep the caller waiting."""
 
 
 class MapServices:
@@ -23,6 +30,7 @@ class MapServices:
     pipeline: the pipeline for as long as the context lasts, or None while the node is not configured.
     map_name: the file's name now.
     loaded: called after the map was replaced.
+    ended: told what became of the submap that was being made when a map is loaded, as by `MappingPipeline.complete`
     """
 
     def __init__(
@@ -31,40 +39,80 @@ class MapServices:
         pipeline: Callable[[], AbstractContextManager[MappingPipeline | None]],
         map_name: Callable[[], str],
         loaded: Callable[[], None],
+        ended: Callable[[Submap | None, str], None],
     ) -> None:
-        self._logger, self._pipeline, self._map_name, self._loaded = (
-            node.get_logger(),
-            pipeline,
-            map_name,
-            loaded,
-        )
+        self._logger, self._pipeline, self._map_name = node.get_logger(), pipeline, map_name
+        self._loaded, self._ended = loaded, ended
+        self._reader: threading.Thread | None = None
         node.create_service(Trigger, "~/save_map", self._save)
-        node.create_service(Trigger, "~/load_map", self._load)
+        # a group of its own: the other callbacks go on while the file is being read
+        group = MutuallyExclusiveCallbackGroup()
+        node.create_service(Trigger, "~/load_map", self._load, callback_group=group)
         node.create_service(GetGridMap, "~/get_submap", self._get_submap)
 
     def _save(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        return self._answer(response, lambda pipeline: f"saved {pipeline.save(self._map_name())}")
-
-    def _load(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        def load(pipeline: MappingPipeline) -> str:
-            path = pipeline.load(self._map_name())
-            self._loaded()
-            return f"loaded {path}"
-
-        return self._answer(response, load)
-
-    def _answer(self, response: Trigger.Response, work: Callable[[MappingPipeline], str]) -> Trigger.Response:
         try:
             with self._pipeline() as pipeline:
-                response.success = pipeline is not None
-                response.message = work(pipeline) if pipeline is not None else NOT_CONFIGURED
+                if pipeline is None:
+                    raise ArchiveError(NOT_CONFIGURED)
+                return self._answer(response, True, f"saved {pipeline.save(self._map_name())}")
         except (ArchiveError, OSError) as error:
-            response.success, response.message = False, str(error)
+            return self._answer(response, False, str(error))
+
+    async def _load(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        """The file is read in a thread, the map replaced when that has ended well."""
+        try:
+            with self._pipeline() as pipeline:
+                if pipeline is None:
+                    raise ArchiveError(NOT_CONFIGURED)
+                path, config = pipeline.map_path(self._map_name()), pipeline.config
+            found = await self._read(lambda: load_map(path, config))
+            with self._pipeline() as now:
+                if now is None or now is not pipeline:
+                    raise ArchiveError(f"{path}: not loaded: the node was configured anew meanwhile")
+                self._ended(*now.go_on_with(found))
+                self._loaded()
+            return self._answer(response, True, f"loaded {path}")
+        except (ArchiveError, OSError) as error:
+            return self._answer(response, False, str(error))
+
+    def _read(self, read: Callable[[], object]) -> Future:
+        """What `read` returns or raises in a thread of its own; ArchiveError where that takes too long."""
+        if self._reader is not None and self._reader.is_alive():
+            raise ArchiveError("another map is being loaded: wait for that")
+        future = Future()
+        deciding = threading.Lock()
+
+        def decide(settle: Callable[[], None]) -> None:
+            with deciding:
+                if not future.done():
+                    settle()
+
+        def work() -> None:
+            try:
+                found = read()
+                decide(lambda: future.set_result(found))
+            except Exception as error:
+                reason = error
+                decide(lambda: future.set_exception(reason))
+            finally:
+                limit.cancel()
+
+        late = ArchiveError(f"the map could not be read within {LOAD_WITHIN:.0f} s: is the disk there?")
+        limit = threading.Timer(LOAD_WITHIN, lambda: decide(lambda: future.set_exception(late)))
+        limit.daemon = True
+        self._reader = threading.Thread(target=work, name="load_map", daemon=True)
+        limit.start()
+        self._reader.start()
+        return future
+
+    def _answer(self, response: Trigger.Response, success: bool, message: str) -> Trigger.Response:
+        response.success, response.message = success, message
         # two lines: rclpy refuses another severity from the same one
-        if response.success:
-            self._logger.info(response.message)
+        if success:
+            self._logger.info(message)
         else:
-            self._logger.warning(response.message)
+            self._logger.warning(message)
         return response
 
     def _get_submap(self, request: GetGridMap.Request, response: GetGridMap.Response) -> GetGridMap.Response:

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import rclpy
@@ -24,7 +25,7 @@ from rcl_interfaces.msg import SetParametersResult
 from rclpy.clock import Clock, ClockType, JumpThreshold, TimeJump
 from rclpy.duration import Duration
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
-from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from rclpy.qos import qos_profile_sensor_data
 from rclpy.signals import SignalHandlerOptions
@@ -40,7 +41,9 @@ from gpgmap_ros.mapping import GPGMap, Submap
 from gpgmap_ros.memory import keep_flat
 from gpgmap_ros.nodes import parameters
 from gpgmap_ros.nodes.abandoned_memory import remove_abandoned_segments
+from gpgmap_ros.nodes.cloud_order import AHEAD, BEHIND, CloudOrder
 from gpgmap_ros.nodes.finisher import Finisher
+from gpgmap_ros.nodes.guarded_node import GuardedNode
 from gpgmap_ros.nodes.health import (
     InputWatch,
     UseWatch,
@@ -57,24 +60,30 @@ from gpgmap_ros.nodes.pose_sources import PoseSource, SensorPose, pose_source_of
 from gpgmap_ros.nodes.tally import Tally
 from gpgmap_ros.nodes.worker import WaitingCloud, Worker
 from gpgmap_ros.pipeline import CloudReport, EndedSubmap, MappingPipeline
+from gpgmap_ros.storage.atomic import remove_abandoned
+from gpgmap_ros.storage.folder_lock import FolderLock
 from gpgmap_ros.transform_buffer import NANOSECONDS, TransformUnavailable
 
-# Clouds of several sensors may overtake each other by this much; a larger step back is a new recording.
-TIME_JUMP = 2 * NANOSECONDS
 LISTEN_FOR_SIGNALS = 0.1  # seconds: Python hears of a signal only between two steps of the executor
 PLAUSIBLE_LATENCY = 3600.0  # seconds: beyond it the stamps are of another time than the clock
+AFTER_FAILURE = 0.01  # seconds: an executor that fails at each step must not take the whole processor
+UNFINISHED = ("cleanup", "load_map", "reset", "shutdown")  # what ends a submap before its limits do
 
 
 @dataclass(frozen=True)
 class ReadyCloud:
-    """A cloud that can be fused: points (N, 3) in the sensor's frame, where that was, stamp in nanoseconds."""
+    """A cloud that can be fused: points (N, 3) in the sensor's frame, where that was, stamp in nanoseconds.
+
+    arrived: monotonic seconds
+    """
 
     points: NDArray[np.float64]
     pose: SensorPose
     stamp: int
+    arrived: float
 
 
-class MappingNode(LifecycleNode):
+class MappingNode(GuardedNode):
     """Configured: the map and its publishers exist. Active: clouds come in."""
 
     def __init__(self) -> None:
@@ -94,19 +103,23 @@ class MappingNode(LifecycleNode):
         self._paused = False
         self._clouds: list[Subscription] = []
         self._watch: InputWatch | None = None
-        self._newest_stamp = 0
+        self._order = CloudOrder()
+        self._newest_pose: int | None = None
+        self._folder: FolderLock | None = None
+        self._not_written = ""
         self.create_service(Trigger, "~/reset", self._on_reset)
         self.create_service(SetBool, "~/pause", self._on_pause)
         self._services_on_map = MapServices(
-            self, self._locked_pipeline, lambda: self.config.map_name, self._on_map_loaded
+            self, self._locked_pipeline, lambda: self.config.map_name, self._on_map_loaded, self._on_submap
         )
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         # by the wall: simulated time may stand still, and then somebody must say so
         self.create_timer(1.0, self._on_second, clock=Clock(clock_type=ClockType.STEADY_TIME))
         backward = JumpThreshold(
-            min_forward=None, min_backward=Duration(nanoseconds=-TIME_JUMP), on_clock_change=False
+            min_forward=None, min_backward=Duration(nanoseconds=-BEHIND), on_clock_change=False
         )
-        self._jump = self.get_clock().create_jump_callback(backward, post_callback=self._on_clock_jump)
+        on_jump = self.guarded(self._on_clock_jump, "clock jump")
+        self._jump = self.get_clock().create_jump_callback(backward, post_callback=on_jump)
 
     # ------------------------------------------------ lifecycle
 
@@ -117,6 +130,33 @@ class MappingNode(LifecycleNode):
 
     @succeeds
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._own_folder()
+        try:
+            self._configure()
+        except BaseException:
+            self._pipeline = None
+            self._release_folder()
+            raise
+
+    def _own_folder(self) -> None:
+        """FolderInUse where another process writes there: two would overwrite each other's submaps."""
+        if not self.config.map_folder:
+            return
+        folder = Path(self.config.map_folder).expanduser()
+        owner = f"mapping_node '{self.get_fully_qualified_name()}'"
+        self._folder = FolderLock(folder, owner, "set map_folder to another folder")
+        for part in (folder, folder / "submaps"):
+            if left := remove_abandoned(part):
+                self.get_logger().info(
+                    f"{part}: {len(left)} unfinished files of killed processes are removed"
+                )
+
+    def _release_folder(self) -> None:
+        if self._folder is not None:
+            self._folder.release()
+        self._folder = None
+
+    def _configure(self) -> None:
         self._pipeline = MappingPipeline(self.config, self._complete_later)
         with compilation_told(self.get_logger().info):
             self._pipeline.warm_up()
@@ -169,12 +209,14 @@ class MappingNode(LifecycleNode):
 
     @succeeds
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._close_finisher()
+        self._keep_unfinished("cleanup")
         if self._closing is not None:
             self._closing.destroy()
         self._outputs.destroy()
         self._poses.destroy()
         self._closing = self._pipeline = self._map = None
+        self._order.restart()
+        self._release_folder()
 
     @succeeds
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -188,7 +230,12 @@ class MappingNode(LifecycleNode):
         if self._worker is not None:
             self._worker.stop(self._poses.interrupt)
 
-    def _close_finisher(self) -> None:
+    def _keep_unfinished(self, ended_by: str) -> None:
+        """End the submap that is being made, and wait until all that have ended are stored and sent."""
+        if self._closing is not None:
+            self._closing.stop()  # what it has not compared it will find in the folder
+        if self._pipeline is not None and self._finisher is not None:
+            self._pipeline.end_submap(ended_by)
         if self._finisher is not None:
             self._finisher.close()
         self._finisher = None
@@ -196,18 +243,9 @@ class MappingNode(LifecycleNode):
     def close(self) -> None:
         """End the worker, whatever state the node is in, and keep the submap that is being made."""
         self._stop_input()
-        self._close_finisher()
-        if self._closing is not None:
-            self._closing.stop()
-        if self._pipeline is None:
-            return
-        try:
-            submap = self._pipeline.finish_submap("shutdown")
-        except OSError as error:
-            self.get_logger().error(f"the unfinished submap could not be written: {error}")
-            return
-        if submap is not None and self._pipeline.submaps is not None:
-            self.get_logger().info(f"the unfinished submap is kept as number {submap.id}")
+        self._keep_unfinished("shutdown")
+        self._pipeline = None  # without the folder's lock nothing may be written into it any more
+        self._release_folder()
 
     def destroy_node(self) -> None:
         super().destroy_node()
@@ -232,11 +270,11 @@ class MappingNode(LifecycleNode):
             config = parameters.changed(self.config, changes)
         except ConfigError as error:
             return SetParametersResult(successful=False, reason=str(error))
-        self.config = config
         with self._locked_pipeline() as pipeline:
             if pipeline is not None and self._worker is not None:
                 pipeline.reconfigure(config)
                 self._worker.queue_size, self._worker.period = config.queue_size, 1.0 / config.publish_rate
+        self.config = config
         return SetParametersResult(successful=True)
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -267,6 +305,8 @@ class MappingNode(LifecycleNode):
         self._worker.ask_for_publication()
 
     def _on_clock_jump(self, jump: TimeJump) -> None:
+        if self._worker is not None:
+            self._tally.count("clouds dropped: time_jump", self._worker.forget_waiting())
         self._reset(f"time jumped back by {-jump.delta.nanoseconds / NANOSECONDS:.1f} s")
 
     def _reset(self, why: str) -> bool:
@@ -277,6 +317,10 @@ class MappingNode(LifecycleNode):
 
     def _on_second(self) -> None:
         problems = self._input_problems() if self._watch is not None else {}
+        if text := self._order.problem(time.monotonic()):
+            problems["two clocks"] = text
+        if self._not_written:
+            problems["submap not stored"] = self._not_written
         for kind, text in problems.items():
             self._warnings.warn(kind, text)
         values = self._tally.values() | self._tally.rates("clouds received", "clouds used", "maps published")
@@ -304,6 +348,8 @@ class MappingNode(LifecycleNode):
     def _present_values(self) -> dict[str, str]:
         """What is so now, rather than what has happened."""
         values = {"resident memory (MB)": f"{resident_megabytes():.0f}"}
+        if self.failed_callbacks:
+            values["callbacks failed"] = str(self.failed_callbacks)
         pipeline = self._pipeline
         if pipeline is None:
             return values
@@ -341,13 +387,36 @@ class MappingNode(LifecycleNode):
             return self._drop("bad_cloud", f"'{cloud.topic}' is malformed: {error}")
         if not len(points):
             return self._drop("empty", f"'{cloud.topic}' has no valid point")
-        if stamp < self._newest_stamp - TIME_JUMP:
-            self._reset(f"'{cloud.topic}' went back by {(self._newest_stamp - stamp) / NANOSECONDS:.1f} s")
+        source = f"'{cloud.topic}' (frame '{frame}')"
+        if offset := self._order.offset(stamp, cloud.arrived):
+            if not self._time_has_jumped(source, frame, stamp, offset):
+                side, reason = ("behind", "late") if offset < 0.0 else ("ahead of", "ahead")
+                text = f"{source} is stamped {abs(offset):.1f} s {side} the newest cloud"
+                return self._drop(reason, f"{text}: late, or of another clock")
+            if offset < 0.0:
+                self._reset(f"'{cloud.topic}' went back by {-offset:.1f} s")
         try:
             pose = self._poses.sensor_pose(frame, stamp, self.config.transform_timeout)
         except TransformUnavailable as error:
             return self._drop(error.reason, str(error))
-        return ReadyCloud(points, pose, stamp)
+        return ReadyCloud(points, pose, stamp, cloud.arrived)
+
+    def _time_has_jumped(self, source: str, frame: str, stamp: int, offset: float) -> bool:
+        """Whether a cloud with a strange stamp is the last of enough that came in a row, with poses."""
+        newest = self._poses.newest()
+        if not self._order.straying:
+            self._newest_pose = newest
+        try:
+            self._poses.sensor_pose(frame, stamp, 0.0)  # nobody waits for a stray's pose
+            usable = True
+        except TransformUnavailable as error:
+            near = newest is not None and abs(stamp - newest) <= AHEAD
+            # Poses that went back as well are older than what the buffer keeps, and those of the present have ended.
+            ended = newest is not None and self._newest_pose is not None and newest <= self._newest_pose
+            usable = near or (error.reason == "too_early" and ended)
+            if not usable:
+                self._order.forget_strays()
+        return self._order.stray(stamp, offset, source, usable)
 
     def _fuse(self, cloud: ReadyCloud) -> bool:
         """Put a cloud into the map; whether that changed it."""
@@ -366,7 +435,7 @@ class MappingNode(LifecycleNode):
         self._tally.count("points filtered", report.filtered - report.held)
         self._tally.count("points held back", report.held)
         self._tally.count("points outside the map", report.outside)
-        self._newest_stamp = max(self._newest_stamp, cloud.stamp)
+        self._order.follow(cloud.stamp, cloud.arrived)
         self._on_submap(report.submap, report.submap_error)
         if not report.used:
             self._drop(*why_unused(report))
@@ -386,7 +455,13 @@ class MappingNode(LifecycleNode):
             self._outputs.publish_submap(submap, self.config.map_frame)
             if self._closing is not None:
                 self._closing.add(submap, stored=not error)
+            if submap.ended_by in UNFINISHED and not error:
+                self.get_logger().info(
+                    f"the unfinished submap is kept as number {submap.id} ({submap.ended_by})"
+                )
+            self._not_written = error
         if error:
+            self._tally.count("submaps not stored")
             self._warnings.warn("submap not stored", error)
 
     def _publish_map(self) -> None:
@@ -409,9 +484,11 @@ class MappingNode(LifecycleNode):
 
     def _start_over(self, why: str) -> None:
         assert self._pipeline is not None
+        self._on_submap(*self._pipeline.end_submap("reset"))
         self._pipeline.reset()
         self._poses.forget()
-        self._map, self._newest_stamp = None, 0
+        self._map = None
+        self._order.restart()
         self._tally.count("resets")
         self.get_logger().warning(f"map reset: {why}")
 
@@ -476,7 +553,13 @@ def _run() -> int:
         executor = SingleThreadedExecutor()
         executor.add_node(node)
         while not ending.asked and rclpy.ok():
-            executor.spin_once(timeout_sec=LISTEN_FOR_SIGNALS)
+            try:
+                executor.spin_once(timeout_sec=LISTEN_FOR_SIGNALS)
+            except ExternalShutdownException:
+                break
+            except Exception as error:  # a message that cannot be decoded, most likely
+                node.survive(error)
+                time.sleep(AFTER_FAILURE)
     except ConfigError as error:
         print(f"mapping_node: {error}", file=sys.stderr)
         return 2

@@ -87,6 +87,13 @@ class Worker(Generic[Ready]):
         for old in dropped:
             self._shed(old)
 
+    def forget_waiting(self) -> int:
+        """Forget the clouds that wait, because they are of another time; returns how many."""
+        with self._wake:
+            count = len(self._queue)
+            self._queue.clear()
+        return count
+
     def ask_for_publication(self) -> None:
         """Publish even though the map did not change: somebody new listens."""
         with self._wake:

@@ -15,6 +15,8 @@ import numpy as np
 from matplotlib.colors import LightSource, LogNorm, Normalize
 from numpy.typing import NDArray
 
+from gpgmap_ros.storage.atomic import atomic_write
+
 Layer = NDArray[np.float32]
 UNKNOWN = "0.82"
 PERCENTILES = (1.0, 99.0)  # a few extreme cells must not flatten the picture
@@ -92,7 +94,6 @@ def draw_track(axes: Any, track: NDArray[np.float64] | None) -> None:
 
 
 def write(figure: Any, path: Path) -> None:
-    staged = path.with_name(path.name + ".new")
-    figure.savefig(staged, format="png", dpi=110)
+    with atomic_write(path) as file:
+        figure.savefig(file, format="png", dpi=110)
     plt.close(figure)
-    staged.replace(path)

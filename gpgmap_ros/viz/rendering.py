@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from gpgmap_ros.storage.atomic import atomic_write
+
 Layer = NDArray[Any]
 Pixels = NDArray[np.uint8]
 
@@ -151,7 +153,6 @@ def png(pixels: Pixels, path: Path | None = None, level: int = 4) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(pixels[::-1])).save(buffer, "PNG", compress_level=level)
     if path is not None:
-        beside = path.with_name(f".{path.name}.new")
-        beside.write_bytes(buffer.getvalue())
-        beside.replace(path)
+        with atomic_write(path) as file:
+            file.write(buffer.getvalue())
     return buffer.getvalue()

@@ -103,7 +103,7 @@ def test_a_saved_map_comes_back(client: RosClient, start_node: Any, tmp_path: Pa
     answer = save(client)
     assert answer.success, answer.message
     assert str(folder) in answer.message
-    files = [path for path in folder.rglob("*") if path.is_file()]
+    files = list(folder.rglob("*.npz"))
     assert len(files) == 1
 
     assert client.call(Trigger, "/mapping_node/reset", Trigger.Request()).success
