@@ -1,4 +1,4 @@
-"""A pose graph over submaps: odometry and closures in, corrected poses out. GTSAM solves it.
+"""A pose graph over submaps: odometry and closures in, corrected poses out. A solver of closure/graph minimises it.
 
 Minimised over the poses X of the submaps:
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,9 @@ from scipy.spatial.transform import Rotation
 
 from gpgmap_ros.closure.chi_square import quantile
 from gpgmap_ros.closure.consistency import Closure
+from gpgmap_ros.closure.graph.problem import Problem, SolverMissing
+from gpgmap_ros.closure.graph.robust import Cauchy, Huber
+from gpgmap_ros.closure.graph.solvers import solver_named
 from gpgmap_ros.geometry import inverse, quaternion_of
 
 Array = NDArray[np.float64]
@@ -31,12 +33,8 @@ KERNEL_WIDTH = float(np.sqrt(quantile(0.95, 6)))
 """Whitened error beyond which a closure counts less and less."""
 OUTLIER = quantile(0.999, 6)
 """Squared whitened error beyond which a closure is not believed."""
-ANCHOR_STD = 1e-6
-"""Of the first pose, which stays where it is."""
 
-
-class SolverMissing(ImportError):
-    """GTSAM is not installed."""
+__all__ = ["PoseGraph", "Solution", "SolverMissing"]
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,12 @@ class Solution:
 class PoseGraph:
     """Submaps in the order they were made, odometry between them, closures across.
 
+    solver: name of one in closure/graph/solvers.py; it is loaded when there is something to solve
     Covariances are (6, 6) over (x, y, z, roll, pitch, yaw) as of a Registration.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, solver: str = "sparse") -> None:
+        self._solver = solver
         self._poses: dict[str, Array] = {}
         self._drive_of: dict[str, str] = {}  # name of the first submap of a submap's drive
         self._odometry: list[Closure] = []
@@ -122,45 +122,29 @@ class PoseGraph:
         return self._placed()[1]
 
     def solve(self) -> Solution:
-        """The corrected poses, from the odometry and the closures that are in the graph now."""
+        """The corrected poses, from the odometry and the closures that are in the graph now.
+
+        SolverMissing where the solver is not installed, ValueError where the graph does not determine its poses.
+        """
         if not self._poses:
             raise ValueError("the graph is empty: add_first comes first")
-        gtsam = load_gtsam()
-        keys = {name: k for k, name in enumerate(self._poses)}
-        start, anchors = self._placed()
-        values = gtsam.Values()
-        for name, T in start.items():
-            values.insert(keys[name], gtsam.Pose3(T))
-        for kernel in (
-            gtsam.noiseModel.mEstimator.Huber.Create(KERNEL_WIDTH),
-            gtsam.noiseModel.mEstimator.Cauchy.Create(KERNEL_WIDTH),
-        ):
-            graph = self._graph(gtsam, keys, dict.fromkeys(anchors.values()), kernel)
-            values = gtsam.LevenbergMarquardtOptimizer(graph, values).optimize()
-        poses = {name: np.array(values.atPose3(k).matrix()) for name, k in keys.items()}
+        found = solver_named(self._solver).minimise(
+            self._problem(), (Huber(KERNEL_WIDTH), Cauchy(KERNEL_WIDTH))
+        )
+        poses = dict(zip(self._poses, found.poses, strict=True))
         errors = {number: squared_error(item, poses) for number, item in self._closures.items()}
         outliers = tuple(number for number, error in errors.items() if error > OUTLIER)
-        return Solution(poses, outliers, errors, float(graph.error(values)))
+        return Solution(poses, outliers, errors, found.cost)
 
     def covariances(self, poses: Mapping[str, Array]) -> dict[str, Array]:
         """(6, 6) of the pose of each submap at a solution, relative to the one that holds it in place.
 
         Over (x, y, z, roll, pitch, yaw) along the map's axes; closures count as far as their kernel believes them.
-        ValueError where the graph does not determine them.
+        SolverMissing and ValueError as for `solve`.
         """
-        gtsam = load_gtsam()
-        keys = {name: k for k, name in enumerate(self._poses)}
-        values = gtsam.Values()
-        for name, k in keys.items():
-            values.insert(k, gtsam.Pose3(poses[name]))
-        kernel = gtsam.noiseModel.mEstimator.Cauchy.Create(KERNEL_WIDTH)
-        graph = self._graph(gtsam, keys, dict.fromkeys(self.anchors.values()), kernel)
-        try:
-            marginals = gtsam.Marginals(graph, values)
-            local = {name: np.array(marginals.marginalCovariance(k)) for name, k in keys.items()}
-        except RuntimeError as error:
-            raise ValueError(f"the poses are not determined: {str(error).strip().splitlines()[0]}") from error
-        return {name: map_covariance(poses[name], C) for name, C in local.items()}
+        at = np.array([poses[name] for name in self._poses]).reshape(-1, 4, 4)
+        local = solver_named(self._solver).marginals(self._problem(), at, Cauchy(KERNEL_WIDTH))
+        return {name: map_covariance(T, C) for name, T, C in zip(self._poses, at, local, strict=True)}
 
     def _placed(self) -> tuple[dict[str, Array], dict[str, str]]:
         """Poses to start from, and the anchor of each submap."""
@@ -191,19 +175,20 @@ class PoseGraph:
         poses = {name: shifts[self._drive_of[name]] @ T for name, T in self._poses.items()}
         return poses, {name: anchor[drive] for name, drive in self._drive_of.items()}
 
-    def _graph(self, gtsam: Any, keys: Mapping[str, int], anchors: Iterable[str], kernel: Any) -> Any:
-        graph = gtsam.NonlinearFactorGraph()
-        anchor = gtsam.noiseModel.Isotropic.Sigma(6, ANCHOR_STD)
-        for first in anchors:
-            graph.add(gtsam.PriorFactorPose3(keys[first], gtsam.Pose3(self._poses[first]), anchor))
-        for robust, edges in ((False, self._odometry), (True, self._closures.values())):
-            for edge in edges:
-                noise = gtsam.noiseModel.Gaussian.Covariance(local_covariance(edge))
-                if robust:
-                    noise = gtsam.noiseModel.Robust.Create(kernel, noise)
-                between = gtsam.Pose3(edge.T_target_source)
-                graph.add(gtsam.BetweenFactorPose3(keys[edge.target], keys[edge.source], between, noise))
-        return graph
+    def _problem(self) -> Problem:
+        """The graph as arrays, in the order of the submaps."""
+        number = {name: k for k, name in enumerate(self._poses)}
+        start, anchors = self._placed()
+        edges = [*self._odometry, *self._closures.values()]
+        return Problem(
+            start=np.array(list(start.values())).reshape(-1, 4, 4),
+            anchors=np.array([number[name] for name in dict.fromkeys(anchors.values())], dtype=np.intp),
+            first=np.array([number[edge.target] for edge in edges], dtype=np.intp),
+            second=np.array([number[edge.source] for edge in edges], dtype=np.intp),
+            Z=np.array([edge.T_target_source for edge in edges]).reshape(-1, 4, 4),
+            covariance=np.array([local_covariance(edge) for edge in edges]).reshape(-1, 6, 6),
+            robust=np.arange(len(edges)) >= len(self._odometry),
+        )
 
     def _require(self, name: str) -> None:
         if name not in self._poses:
@@ -222,7 +207,7 @@ def g2o_text(poses: Mapping[str, Array], edges: Iterable[Closure], fixed: Iterab
     lines += [f"FIX {name}" for name in fixed]
     for edge in edges:
         local = local_covariance(edge)
-        order = [3, 4, 5, 0, 1, 2]  # GTSAM's has rotation first
+        order = [3, 4, 5, 0, 1, 2]  # ours has rotation first
         information = np.linalg.inv(local[np.ix_(order, order)])[np.triu_indices(6)]
         T = edge.T_target_source
         values = numbers([*T[:3, 3], *quaternion_of(T), *information])
@@ -234,16 +219,8 @@ def numbers(values: Iterable[float]) -> list[str]:
     return [repr(float(value)) for value in values]
 
 
-def load_gtsam() -> Any:
-    try:
-        import gtsam
-    except ImportError as error:
-        raise SolverMissing("the pose graph needs GTSAM: pip install 'gtsam>=4.3'") from error
-    return gtsam
-
-
 def local_covariance(edge: Closure) -> Array:
-    """(6, 6) over (rotation, translation) along the source's own axes, GTSAM's order and side.
+    """(6, 6) over (rotation, translation) along the source's own axes, the order and side of closure/graph/lie.py.
 
     T exp(w, v) with R' dt = v and R' dw = w for errors (dt, dw) along the target's axes.
     """
@@ -255,7 +232,7 @@ def local_covariance(edge: Closure) -> Array:
 
 
 def map_covariance(T_map_submap: Array, local: Array) -> Array:
-    """(6, 6) over (x, y, z, roll, pitch, yaw) along the map's axes, of GTSAM's over (rotation, translation) along the
+    """(6, 6) over (x, y, z, roll, pitch, yaw) along the map's axes, of one over (rotation, translation) along the
     submap's own: `local_covariance` backwards."""
     R = T_map_submap[:3, :3]
     M = np.zeros((6, 6))
