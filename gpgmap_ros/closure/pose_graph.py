@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from gpgmap_ros.closure.chi_square import quantile
-from gpgmap_ros.closure.consistency import Closure
+from gpgmap_ros.closure.consistency import Closure, squared_distance
+from gpgmap_ros.closure.graph import lie
 from gpgmap_ros.closure.graph.problem import Problem, SolverMissing
 from gpgmap_ros.closure.graph.robust import Cauchy, Huber
 from gpgmap_ros.closure.graph.solvers import solver_named
@@ -96,6 +96,11 @@ class PoseGraph:
         self._next += 1
         return self._next - 1
 
+    def replace_closures(self, closures: Iterable[Closure]) -> list[int]:
+        """Exchange all closures for others; returns their numbers."""
+        self._closures = {}
+        return [self.add_closure(closure) for closure in closures]
+
     def reject(self, number: int) -> None:
         """Take a closure out: the next solution is made without it."""
         if number not in self._closures:
@@ -132,7 +137,8 @@ class PoseGraph:
             self._problem(), (Huber(KERNEL_WIDTH), Cauchy(KERNEL_WIDTH))
         )
         poses = dict(zip(self._poses, found.poses, strict=True))
-        errors = {number: squared_error(item, poses) for number, item in self._closures.items()}
+        squared = squared_errors(list(self._closures.values()), poses)
+        errors = dict(zip(self._closures, squared.tolist(), strict=True))
         outliers = tuple(number for number, error in errors.items() if error > OUTLIER)
         return Solution(poses, outliers, errors, found.cost)
 
@@ -186,7 +192,7 @@ class PoseGraph:
             first=np.array([number[edge.target] for edge in edges], dtype=np.intp),
             second=np.array([number[edge.source] for edge in edges], dtype=np.intp),
             Z=np.array([edge.T_target_source for edge in edges]).reshape(-1, 4, 4),
-            covariance=np.array([local_covariance(edge) for edge in edges]).reshape(-1, 6, 6),
+            covariance=local_covariances(edges),
             robust=np.arange(len(edges)) >= len(self._odometry),
         )
 
@@ -224,11 +230,16 @@ def local_covariance(edge: Closure) -> Array:
 
     T exp(w, v) with R' dt = v and R' dw = w for errors (dt, dw) along the target's axes.
     """
-    R = edge.T_target_source[:3, :3]
-    M = np.zeros((6, 6))
-    M[:3, 3:] = M[3:, :3] = R.T
-    local = M @ edge.covariance @ M.T
-    return 0.5 * (local + local.T)
+    return np.asarray(local_covariances([edge])[0])
+
+
+def local_covariances(edges: Sequence[Closure]) -> Array:
+    """(M, 6, 6) `local_covariance` of each edge."""
+    R = np.array([edge.T_target_source[:3, :3] for edge in edges]).reshape(-1, 3, 3)
+    M = np.zeros((len(edges), 6, 6))
+    M[:, :3, 3:] = M[:, 3:, :3] = np.swapaxes(R, 1, 2)
+    local = M @ np.array([edge.covariance for edge in edges]).reshape(-1, 6, 6) @ np.swapaxes(M, 1, 2)
+    return np.asarray(0.5 * (local + np.swapaxes(local, 1, 2)))
 
 
 def map_covariance(T_map_submap: Array, local: Array) -> Array:
@@ -241,13 +252,15 @@ def map_covariance(T_map_submap: Array, local: Array) -> Array:
     return 0.5 * (out + out.T)
 
 
-def squared_error(closure: Closure, poses: Mapping[str, Array]) -> float:
-    """Squared Mahalanobis distance of the solution from the closure."""
-    T = inverse(poses[closure.target]) @ poses[closure.source]
-    Z = closure.T_target_source
-    turn = Rotation.from_matrix(T[:3, :3] @ Z[:3, :3].T).as_rotvec()
-    e = np.concatenate([T[:3, 3] - Z[:3, 3], turn])
-    return float(e @ np.linalg.solve(closure.covariance, e))
+def squared_errors(closures: Sequence[Closure], poses: Mapping[str, Array]) -> Array:
+    """(M,) squared Mahalanobis distances of the solution from closures."""
+    if not closures:
+        return np.zeros(0)
+    T_targets = np.stack([poses[closure.target] for closure in closures])
+    T_sources = np.stack([poses[closure.source] for closure in closures])
+    Z = np.stack([closure.T_target_source for closure in closures])
+    S = np.stack([closure.covariance for closure in closures])
+    return squared_distance(lie.inverses(T_targets) @ T_sources, Z, S)
 
 
 def checked_pose(T: Array) -> Array:

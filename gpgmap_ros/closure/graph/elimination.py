@@ -19,7 +19,7 @@ from scipy.sparse.linalg import splu
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-GROUP = 8
+GROUP = 16
 """Nodes that are eliminated together even if that stores zeros: fewer, larger fronts are faster."""
 
 
