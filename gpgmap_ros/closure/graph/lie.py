@@ -1,6 +1,6 @@
 """SE(3) in batches. Tangent vectors are (w, v): rotation first, then translation, along the moved frame's own axes.
 
-    Exp(w, v) = [exp([w]), V(w) v; 0, 1]        T (+) xi = T Exp(xi)        T_1 (-) T_0 = Log(T_0^-1 T_1)
+Exp(w, v) = [exp([w]), V(w) v; 0, 1]        T (+) xi = T Exp(xi)        T_1 (-) T_0 = Log(T_0^-1 T_1)
 """
 
 from __future__ import annotations

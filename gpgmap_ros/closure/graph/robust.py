@@ -1,7 +1,7 @@
 """Robust kernels: the cost of an edge by its whitened error e, and the weight that e^2 gets in each step.
 
-    Huber:   e^2 / 2 up to a width k, then k (e - k / 2)          weight min(1, k / e)
-    Cauchy:  k^2 / 2 log(1 + (e / k)^2)                           weight 1 / (1 + (e / k)^2)
+Huber:   e^2 / 2 up to a width k, then k (e - k / 2)          weight min(1, k / e)
+Cauchy:  k^2 / 2 log(1 + (e / k)^2)                           weight 1 / (1 + (e / k)^2)
 """
 
 from __future__ import annotations

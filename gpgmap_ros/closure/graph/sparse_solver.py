@@ -120,15 +120,15 @@ class System:
         return float(np.sum(edges) + 0.5 * np.sum(anchors**2) / ANCHOR_STD**2)
 
 
-def descend(
-    system: System, poses: Array, kernel: Kernel, enough: float
-) -> tuple[Array, float, int, bool]:
+def descend(system: System, poses: Array, kernel: Kernel, enough: float) -> tuple[Array, float, int, bool]:
     """Poses, cost, steps, and whether the cost does not fall any more."""
     damping, cost = FIRST_DAMPING, np.inf
     for step in range(MOST_STEPS):
         diagonal, off_diagonal, gradient, cost = system.linearised(poses, kernel)
         if not np.isfinite(cost):
-            raise NotDetermined("the cost of the pose graph is not finite: are two submaps half a turn apart?")
+            raise NotDetermined(
+                "the cost of the pose graph is not finite: are two submaps half a turn apart?"
+            )
         along = np.einsum("nii->ni", diagonal)
         while True:
             damped = diagonal.copy()
