@@ -80,7 +80,7 @@ class Candidates:
         return self._poses.values[self.row_of[id]]
 
     def of(self, station: Station) -> dict[int, PosePrior | None]:
-        """What the submap that was added last is compared with, and what is known of its pose in each; None: nothing."""
+        """What the submap that was added last is compared with; what is known of its pose in each, None: nothing."""
         if self._from != station.id:
             self._find_ways(station.id)
         row = self.row_of[station.id]

@@ -87,6 +87,7 @@ class LoopCloser:
     config: section `closure` of the configuration; the default unless told
     database: the submaps in which places are looked for
     solver_error: why poses are not corrected although there are closures; empty where they are
+    skipped_count: length of `skipped`
     revision: grows when poses of earlier submaps, or what is thought of earlier closures, may have changed
     """
 
@@ -95,6 +96,7 @@ class LoopCloser:
         self.database = ClosureDatabase(self.config)
         self.solver_error = ""
         self.revision = 0
+        self.skipped_count = 0
         self._drift = Drift.of(self.config)
         self._stations: dict[int, Station] = {}
         self._drives: dict[int, list[int]] = {}  # submaps of each drive
@@ -130,6 +132,7 @@ class LoopCloser:
             self.database.add(station.name, submap.gpgmap)
         except NotComparable as refusal:
             self._stations[station.id] = replace(station, skipped=str(refusal))
+            self.skipped_count += 1
             return []
         pairs = self._compared[station.id] = [(names[name], station.id) for name, _ in found]
         for pair, (_, registration) in zip(pairs, found, strict=True):
@@ -208,7 +211,7 @@ class LoopCloser:
 
     def covariances(self) -> dict[int, Array]:
         """(6, 6) of each of `poses`, by number, over (x, y, z, roll, pitch, yaw) along the map's axes, relative to the
-        submap that holds its drive in place. SolverMissing where the solver is not installed; computed anew at each call."""
+        submap that holds its drive in place. Computed anew at each call; SolverMissing where there is no solver."""
         if not self._stations:
             return {}
         graph = self._believed_graph()
@@ -362,6 +365,7 @@ class LoopCloser:
             )
             self._stations[renamed.id] = renamed
             self._drives.setdefault(renamed.drive, []).append(renamed.id)
+            self.skipped_count += bool(renamed.skipped)
         for (a, b), found in other._found.items():
             pair = numbers[a], numbers[b]
             ends = replace(found.closure, target=str(pair[0]), source=str(pair[1]))
@@ -473,6 +477,7 @@ class LoopCloser:
     def _remember(self, station: Station) -> None:
         self._stations[station.id] = station
         self._drives.setdefault(station.drive, []).append(station.id)
+        self.skipped_count += bool(station.skipped)
         self._newest = station.id
 
     def _place(self, station: Station, before: Station | None) -> None:

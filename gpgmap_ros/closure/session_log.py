@@ -53,7 +53,8 @@ class SessionLog:
     """The log beside the file at `path`.
 
     stations, rejections: how many of the session are in the file and the log
-    after: how many submaps were in the file when the log began; end: bytes of the log that are whole, 0 where there is none
+    after: how many submaps were in the file when the log began
+    end: bytes of the log that are whole, 0 where there is none
     """
 
     path: Path

@@ -20,7 +20,7 @@ def stride_for(count: int, most: int) -> int:
 
 
 class ThinnedTrack:
-    """Every pose of a trajectory, then every second, then every fourth, so that `most` are never exceeded; and the last.
+    """Every pose of a trajectory, then every second, every fourth, so that `most` are never exceeded; and the last.
 
     Which poses are kept depends on how many there are only, so that the beginning can be handed over thinned.
     """

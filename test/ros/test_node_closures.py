@@ -29,8 +29,6 @@ from gpgmap_ros.mapping import SubmapStore
 from gpgmap_ros.nodes.messages import nanoseconds, pose_message, pose_of, time_message, transform_of
 from gpgmap_ros.pipeline import MappingPipeline
 
-pytest.importorskip("gtsam")
-
 ALL = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 CALLED = "/mapping_node"
 

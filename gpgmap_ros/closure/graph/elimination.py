@@ -1,6 +1,6 @@
 """Cholesky factor of a symmetric block-sparse matrix, and the diagonal blocks of its inverse.
 
-The multifrontal method (Duff and Reid, 1983): nodes are eliminated in an order of minimum degree; each group of them is a
+The multifrontal method (Duff and Reid, 1983): nodes are eliminated in an order of minimum degree; each group is a
 dense front, whose Schur complement is added to the front above it. All arithmetic is LAPACK's on dense fronts. The
 structure depends on the graph only, and is found once for all matrices of it. The inverse is computed where the factor
 is not zero, from the last front back to the first (Takahashi et al., 1973).
@@ -95,7 +95,8 @@ class Structure:
 class Factor:
     """The Cholesky factor of a matrix with that structure.
 
-    diagonal: (N, b, b) symmetric blocks; off_diagonal: (M, b, b) blocks in the rows of `first` and the columns of `second`
+    diagonal: (N, b, b) symmetric blocks
+    off_diagonal: (M, b, b) blocks in the rows of `first` and the columns of `second`
     NotPositiveDefinite where there is none.
     """
 
