@@ -159,7 +159,7 @@ def test_a_rejected_closure_leaves_the_graph(drive: Drive, closed: LoopCloser, t
         assert rejected.reason == "rejected by request"
     for id, T in before.poses.items():
         np.testing.assert_allclose(closer.poses[id], T, atol=1e-9)
-    with pytest.raises(KeyError, match="no closure between submaps 3 and 4; there are .*0-13"):
+    with pytest.raises(KeyError, match=r"no closure between submaps 3 and 4; there are .*0-13"):
         closer.reject(3, 4)
     refused = next((c for c in closer.closures if not closer.registered(c.a, c.b)), None)
     if refused is not None:
