@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from gpgmap_ros.closure.session_check import check_session
 from gpgmap_ros.closure.session_file import SavedSession, content_of, found_from, stations_from
 from gpgmap_ros.closure.stations import Found, Station
-from gpgmap_ros.mapping.archive import ArchiveError
+from gpgmap_ros.mapping.archive import ArchiveError, _sync_folder
 
 Pair = tuple[int, int]
 
@@ -148,6 +148,8 @@ class SessionLog:
             raise
         finally:
             os.close(handle)
+        if not self.end:
+            _sync_folder(self.path.parent)  # the log's name as well
         self.end += len(data)
         self.stations += len(submaps)
         self.rejections += len(rejected)
