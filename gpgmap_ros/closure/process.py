@@ -94,6 +94,8 @@ class ClosureProcess:
                 return
             if self._process is None:
                 self._spawn()
+            if self._process is None:  # it did not start, which has been said
+                return
             if isinstance(request, Add):
                 self._next_id = request.id + 1
             self._unanswered.append(request)
@@ -130,12 +132,12 @@ class ClosureProcess:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
             )
-            self._process = process
         except OSError as error:
+            started.set()  # first: who waits for it may hold what `receive` needs
             self._receive(Problem(f"the process of the loop closures does not start: {error}"))
             return
-        finally:
-            started.set()
+        self._process = process
+        started.set()
         threading.Thread(target=self._write, args=(process, requests), name="closures", daemon=True).start()
         self._read(process, requests)
 

@@ -182,10 +182,6 @@ class LoopCloser:
         """Has the submap of this number been added?"""
         return id in self._stations
 
-    def __len__(self) -> int:
-        """Submaps that have been added."""
-        return len(self._stations)
-
     @property
     def stations(self) -> list[Station]:
         """What is remembered of each submap, in order."""
