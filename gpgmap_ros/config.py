@@ -313,6 +313,11 @@ class ClosureConfig(Checked):
         high=1.0,
         dynamic=True,
     )
+    solver: str = setting(
+        "sparse",
+        "what solves the pose graph: our own solver, or GTSAM where that is installed",
+        choices=("sparse", "gtsam"),
+    )
     use_gradient: bool = setting(
         True, "compare gradients as well as heights; off only to measure what they bring"
     )

@@ -12,7 +12,8 @@ registration  these in order: `register(source, target)`
 se3           on request: refined by GICP on the surfaces' points
 database      which of many submaps (ranking)?
 consistency   do closures agree with each other?
-pose_graph    odometry and closures in, corrected poses out
+pose_graph    odometry and closures in, corrected poses out (graph/: its solvers)
+candidates    which earlier submaps may share ground with a new one?
 session       all of it for submaps as they are finished: `LoopCloser`
 """
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from gpgmap_ros.config import ClosureConfig
 from gpgmap_ros.geometry import inverse
 
 Array = NDArray[np.float64]
+Path = TypeVar("Path", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,14 @@ class Drift:
     def of(cls, config: ClosureConfig) -> Drift:
         return cls(config.drift_position, config.drift_rotation, float(np.deg2rad(config.tilt_std)))
 
+    def position_variance(self, path: Path) -> Path:
+        """Along each axis, after `path` metres: a number or an array."""
+        lateral = self.rotation_std**2 * path**3 / 3.0  # a random turn on the way moves the end sideways
+        return self.position_std**2 * path + lateral
+
     def covariance(self, path: float) -> Array:
         """(6, 6) after `path` metres."""
-        lateral = self.rotation_std**2 * path**3 / 3.0  # a random turn on the way moves the end sideways
-        position = self.position_std**2 * path + lateral
+        position = self.position_variance(path)
         rotation = self.rotation_std**2 * path
         tilt = min(rotation, self.tilt_std**2)
         return np.diag([position] * 3 + [tilt] * 2 + [rotation])
@@ -157,6 +163,8 @@ def grown_from(start: int, agree: NDArray[np.bool_], weights: Array) -> list[int
     while allowed.any():
         candidates = np.flatnonzero(allowed)
         friends = agree[np.ix_(candidates, candidates)].sum(1)
+        if friends.min() == len(candidates):  # all of them agree: no need to pick one by one
+            return [*chosen, *candidates.tolist()]
         pick = int(candidates[np.lexsort((candidates, -weights[candidates], -friends))[0]])
         chosen.append(pick)
         allowed &= agree[pick]

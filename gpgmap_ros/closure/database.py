@@ -112,13 +112,15 @@ class ClosureDatabase:
         most: int = 5,
         exclude: Collection[str] = (),
         priors: Mapping[str, PosePrior] | None = None,
+        among: Collection[str] | None = None,
     ) -> list[tuple[str, Registration]]:
         """The best matches registered in full, most probable first: (name, pose of the map in that submap).
 
         priors: as for `query`; a pose that was expected needs less evidence
+        among: the only submaps that are looked at; all of them unless told. Names that are not known are passed over
         """
         surface, priors = self._surface_of(map_), priors or {}
-        names = [item.name for item in self._ranked(surface, exclude, priors)[:most]]
+        names = [item.name for item in self._ranked(surface, exclude, priors, among)[:most]]
         found = [
             (name, register_surfaces(surface, self._surfaces[name], self.config, priors.get(name)))
             for name in names
@@ -183,9 +185,14 @@ class ClosureDatabase:
         return surface
 
     def _ranked(
-        self, surface: Surface, exclude: Collection[str], priors: Mapping[str, PosePrior] | None
+        self,
+        surface: Surface,
+        exclude: Collection[str],
+        priors: Mapping[str, PosePrior] | None,
+        among: Collection[str] | None = None,
     ) -> list[Ranked]:
-        targets = {name: known for name, known in self._surfaces.items() if name not in exclude}
+        names = self._surfaces if among is None else [name for name in among if name in self._surfaces]
+        targets = {name: self._surfaces[name] for name in names if name not in exclude}
         return self._ranking.ranked(surface, targets, priors or {})
 
 

@@ -1,4 +1,4 @@
-"""A pose graph over submaps: odometry and closures in, corrected poses out. GTSAM solves it.
+"""A pose graph over submaps: odometry and closures in, corrected poses out. A solver of closure/graph minimises it.
 
 Minimised over the poses X of the submaps:
 
@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from gpgmap_ros.closure.chi_square import quantile
-from gpgmap_ros.closure.consistency import Closure
+from gpgmap_ros.closure.consistency import Closure, squared_distance
+from gpgmap_ros.closure.graph import lie
+from gpgmap_ros.closure.graph.problem import Problem, SolverMissing
+from gpgmap_ros.closure.graph.robust import Cauchy, Huber
+from gpgmap_ros.closure.graph.solvers import solver_named
 from gpgmap_ros.geometry import inverse, quaternion_of
 
 Array = NDArray[np.float64]
@@ -31,12 +33,8 @@ KERNEL_WIDTH = float(np.sqrt(quantile(0.95, 6)))
 """Whitened error beyond which a closure counts less and less."""
 OUTLIER = quantile(0.999, 6)
 """Squared whitened error beyond which a closure is not believed."""
-ANCHOR_STD = 1e-6
-"""Of the first pose, which stays where it is."""
 
-
-class SolverMissing(ImportError):
-    """GTSAM is not installed."""
+__all__ = ["PoseGraph", "Solution", "SolverMissing"]
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,12 @@ class Solution:
 class PoseGraph:
     """Submaps in the order they were made, odometry between them, closures across.
 
+    solver: name of one in closure/graph/solvers.py; it is loaded when there is something to solve
     Covariances are (6, 6) over (x, y, z, roll, pitch, yaw) as of a Registration.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, solver: str = "sparse") -> None:
+        self._solver = solver
         self._poses: dict[str, Array] = {}
         self._drive_of: dict[str, str] = {}  # name of the first submap of a submap's drive
         self._odometry: list[Closure] = []
@@ -96,6 +96,11 @@ class PoseGraph:
         self._next += 1
         return self._next - 1
 
+    def replace_closures(self, closures: Iterable[Closure]) -> list[int]:
+        """Exchange all closures for others; returns their numbers."""
+        self._closures = {}
+        return [self.add_closure(closure) for closure in closures]
+
     def reject(self, number: int) -> None:
         """Take a closure out: the next solution is made without it."""
         if number not in self._closures:
@@ -122,45 +127,30 @@ class PoseGraph:
         return self._placed()[1]
 
     def solve(self) -> Solution:
-        """The corrected poses, from the odometry and the closures that are in the graph now."""
+        """The corrected poses, from the odometry and the closures that are in the graph now.
+
+        SolverMissing where the solver is not installed, ValueError where the graph does not determine its poses.
+        """
         if not self._poses:
             raise ValueError("the graph is empty: add_first comes first")
-        gtsam = load_gtsam()
-        keys = {name: k for k, name in enumerate(self._poses)}
-        start, anchors = self._placed()
-        values = gtsam.Values()
-        for name, T in start.items():
-            values.insert(keys[name], gtsam.Pose3(T))
-        for kernel in (
-            gtsam.noiseModel.mEstimator.Huber.Create(KERNEL_WIDTH),
-            gtsam.noiseModel.mEstimator.Cauchy.Create(KERNEL_WIDTH),
-        ):
-            graph = self._graph(gtsam, keys, dict.fromkeys(anchors.values()), kernel)
-            values = gtsam.LevenbergMarquardtOptimizer(graph, values).optimize()
-        poses = {name: np.array(values.atPose3(k).matrix()) for name, k in keys.items()}
-        errors = {number: squared_error(item, poses) for number, item in self._closures.items()}
+        found = solver_named(self._solver).minimise(
+            self._problem(), (Huber(KERNEL_WIDTH), Cauchy(KERNEL_WIDTH))
+        )
+        poses = dict(zip(self._poses, found.poses, strict=True))
+        squared = squared_errors(list(self._closures.values()), poses)
+        errors = dict(zip(self._closures, squared.tolist(), strict=True))
         outliers = tuple(number for number, error in errors.items() if error > OUTLIER)
-        return Solution(poses, outliers, errors, float(graph.error(values)))
+        return Solution(poses, outliers, errors, found.cost)
 
     def covariances(self, poses: Mapping[str, Array]) -> dict[str, Array]:
         """(6, 6) of the pose of each submap at a solution, relative to the one that holds it in place.
 
         Over (x, y, z, roll, pitch, yaw) along the map's axes; closures count as far as their kernel believes them.
-        ValueError where the graph does not determine them.
+        SolverMissing and ValueError as for `solve`.
         """
-        gtsam = load_gtsam()
-        keys = {name: k for k, name in enumerate(self._poses)}
-        values = gtsam.Values()
-        for name, k in keys.items():
-            values.insert(k, gtsam.Pose3(poses[name]))
-        kernel = gtsam.noiseModel.mEstimator.Cauchy.Create(KERNEL_WIDTH)
-        graph = self._graph(gtsam, keys, dict.fromkeys(self.anchors.values()), kernel)
-        try:
-            marginals = gtsam.Marginals(graph, values)
-            local = {name: np.array(marginals.marginalCovariance(k)) for name, k in keys.items()}
-        except RuntimeError as error:
-            raise ValueError(f"the poses are not determined: {str(error).strip().splitlines()[0]}") from error
-        return {name: map_covariance(poses[name], C) for name, C in local.items()}
+        at = np.array([poses[name] for name in self._poses]).reshape(-1, 4, 4)
+        local = solver_named(self._solver).marginals(self._problem(), at, Cauchy(KERNEL_WIDTH))
+        return {name: map_covariance(T, C) for name, T, C in zip(self._poses, at, local, strict=True)}
 
     def _placed(self) -> tuple[dict[str, Array], dict[str, str]]:
         """Poses to start from, and the anchor of each submap."""
@@ -191,19 +181,20 @@ class PoseGraph:
         poses = {name: shifts[self._drive_of[name]] @ T for name, T in self._poses.items()}
         return poses, {name: anchor[drive] for name, drive in self._drive_of.items()}
 
-    def _graph(self, gtsam: Any, keys: Mapping[str, int], anchors: Iterable[str], kernel: Any) -> Any:
-        graph = gtsam.NonlinearFactorGraph()
-        anchor = gtsam.noiseModel.Isotropic.Sigma(6, ANCHOR_STD)
-        for first in anchors:
-            graph.add(gtsam.PriorFactorPose3(keys[first], gtsam.Pose3(self._poses[first]), anchor))
-        for robust, edges in ((False, self._odometry), (True, self._closures.values())):
-            for edge in edges:
-                noise = gtsam.noiseModel.Gaussian.Covariance(local_covariance(edge))
-                if robust:
-                    noise = gtsam.noiseModel.Robust.Create(kernel, noise)
-                between = gtsam.Pose3(edge.T_target_source)
-                graph.add(gtsam.BetweenFactorPose3(keys[edge.target], keys[edge.source], between, noise))
-        return graph
+    def _problem(self) -> Problem:
+        """The graph as arrays, in the order of the submaps."""
+        number = {name: k for k, name in enumerate(self._poses)}
+        start, anchors = self._placed()
+        edges = [*self._odometry, *self._closures.values()]
+        return Problem(
+            start=np.array(list(start.values())).reshape(-1, 4, 4),
+            anchors=np.array([number[name] for name in dict.fromkeys(anchors.values())], dtype=np.intp),
+            first=np.array([number[edge.target] for edge in edges], dtype=np.intp),
+            second=np.array([number[edge.source] for edge in edges], dtype=np.intp),
+            Z=np.array([edge.T_target_source for edge in edges]).reshape(-1, 4, 4),
+            covariance=local_covariances(edges),
+            robust=np.arange(len(edges)) >= len(self._odometry),
+        )
 
     def _require(self, name: str) -> None:
         if name not in self._poses:
@@ -222,7 +213,7 @@ def g2o_text(poses: Mapping[str, Array], edges: Iterable[Closure], fixed: Iterab
     lines += [f"FIX {name}" for name in fixed]
     for edge in edges:
         local = local_covariance(edge)
-        order = [3, 4, 5, 0, 1, 2]  # GTSAM's has rotation first
+        order = [3, 4, 5, 0, 1, 2]  # ours has rotation first
         information = np.linalg.inv(local[np.ix_(order, order)])[np.triu_indices(6)]
         T = edge.T_target_source
         values = numbers([*T[:3, 3], *quaternion_of(T), *information])
@@ -234,28 +225,25 @@ def numbers(values: Iterable[float]) -> list[str]:
     return [repr(float(value)) for value in values]
 
 
-def load_gtsam() -> Any:
-    try:
-        import gtsam
-    except ImportError as error:
-        raise SolverMissing("the pose graph needs GTSAM: pip install 'gtsam>=4.3'") from error
-    return gtsam
-
-
 def local_covariance(edge: Closure) -> Array:
-    """(6, 6) over (rotation, translation) along the source's own axes, GTSAM's order and side.
+    """(6, 6) over (rotation, translation) along the source's own axes, the order and side of closure/graph/lie.py.
 
     T exp(w, v) with R' dt = v and R' dw = w for errors (dt, dw) along the target's axes.
     """
-    R = edge.T_target_source[:3, :3]
-    M = np.zeros((6, 6))
-    M[:3, 3:] = M[3:, :3] = R.T
-    local = M @ edge.covariance @ M.T
-    return 0.5 * (local + local.T)
+    return np.asarray(local_covariances([edge])[0])
+
+
+def local_covariances(edges: Sequence[Closure]) -> Array:
+    """(M, 6, 6) `local_covariance` of each edge."""
+    R = np.array([edge.T_target_source[:3, :3] for edge in edges]).reshape(-1, 3, 3)
+    M = np.zeros((len(edges), 6, 6))
+    M[:, :3, 3:] = M[:, 3:, :3] = np.swapaxes(R, 1, 2)
+    local = M @ np.array([edge.covariance for edge in edges]).reshape(-1, 6, 6) @ np.swapaxes(M, 1, 2)
+    return np.asarray(0.5 * (local + np.swapaxes(local, 1, 2)))
 
 
 def map_covariance(T_map_submap: Array, local: Array) -> Array:
-    """(6, 6) over (x, y, z, roll, pitch, yaw) along the map's axes, of GTSAM's over (rotation, translation) along the
+    """(6, 6) over (x, y, z, roll, pitch, yaw) along the map's axes, of one over (rotation, translation) along the
     submap's own: `local_covariance` backwards."""
     R = T_map_submap[:3, :3]
     M = np.zeros((6, 6))
@@ -264,13 +252,15 @@ def map_covariance(T_map_submap: Array, local: Array) -> Array:
     return 0.5 * (out + out.T)
 
 
-def squared_error(closure: Closure, poses: Mapping[str, Array]) -> float:
-    """Squared Mahalanobis distance of the solution from the closure."""
-    T = inverse(poses[closure.target]) @ poses[closure.source]
-    Z = closure.T_target_source
-    turn = Rotation.from_matrix(T[:3, :3] @ Z[:3, :3].T).as_rotvec()
-    e = np.concatenate([T[:3, 3] - Z[:3, 3], turn])
-    return float(e @ np.linalg.solve(closure.covariance, e))
+def squared_errors(closures: Sequence[Closure], poses: Mapping[str, Array]) -> Array:
+    """(M,) squared Mahalanobis distances of the solution from closures."""
+    if not closures:
+        return np.zeros(0)
+    T_targets = np.stack([poses[closure.target] for closure in closures])
+    T_sources = np.stack([poses[closure.source] for closure in closures])
+    Z = np.stack([closure.T_target_source for closure in closures])
+    S = np.stack([closure.covariance for closure in closures])
+    return squared_distance(lie.inverses(T_targets) @ T_sources, Z, S)
 
 
 def checked_pose(T: Array) -> Array:

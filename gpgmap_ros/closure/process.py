@@ -6,20 +6,33 @@ low priority that holds it would make them wait longer still. A process can be t
 the processor, its memory is its own, and a crash in it costs closures, not the map.
 
 Requests and answers are pickled dataclasses on the child's standard input and output. The child ends when its input
-does, so that it never outlives the node.
+does, and on Linux the kernel kills it when the node ends (parent.py), so that it never outlives the node.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import queue
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpgmap_ros.closure.requests import Add, Answer, Done, Problem, Request, Start
+from gpgmap_ros.closure.graph_view import GraphView
+from gpgmap_ros.closure.requests import (
+    Add,
+    Answer,
+    CatchingUp,
+    Done,
+    Problem,
+    Request,
+    Restored,
+    Start,
+    Update,
+)
 from gpgmap_ros.config import Config
 from gpgmap_ros.interpreter import module_command
 
@@ -43,7 +56,8 @@ class ClosureProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._closing = False
-        self._unanswered = 0
+        self._unanswered: deque[Request] = deque()
+        self._catching_up = 0
 
     @property
     def pid(self) -> int | None:
@@ -52,7 +66,12 @@ class ClosureProcess:
     @property
     def waiting(self) -> int:
         """Requests that have not been answered."""
-        return self._unanswered
+        return len(self._unanswered)
+
+    @property
+    def backlog(self) -> int:
+        """Submaps that have not been compared yet, those of earlier runs among them."""
+        return self._catching_up + sum(isinstance(request, Add) for request in list(self._unanswered))
 
     def start(self) -> None:
         """Start the child before there is a request, so that it can read what earlier runs left."""
@@ -62,10 +81,10 @@ class ClosureProcess:
 
     def ask(self, request: Request) -> None:
         """Never waits: a thread writes to the child. A submap that is on no disk is left out where too many wait."""
-        if isinstance(request, Add) and request.submap is not None and self._unanswered >= MOST_WAITING:
+        if isinstance(request, Add) and request.submap is not None and self.waiting >= MOST_WAITING:
             self._receive(
                 Problem(
-                    f"submap {request.id} is not compared: {self._unanswered} wait already, and there is no folder "
+                    f"submap {request.id} is not compared: {self.waiting} wait already, and there is no folder "
                     "for more. Set map_folder, or closure.enabled to false where the processor has no time for it"
                 )
             )
@@ -75,9 +94,11 @@ class ClosureProcess:
                 return
             if self._process is None:
                 self._spawn()
+            if self._process is None:  # it did not start, which has been said
+                return
             if isinstance(request, Add):
                 self._next_id = request.id + 1
-            self._unanswered += 1
+            self._unanswered.append(request)
             self._requests.put(request)
 
     def close(self) -> None:
@@ -95,13 +116,26 @@ class ClosureProcess:
                 process.wait()
 
     def _spawn(self) -> None:
-        command = module_command("gpgmap_ros.closure.worker")
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        """Start the child from a thread that lives as long as it does: the kernel ends it with the thread."""
         self._requests = queue.SimpleQueue()
         self._requests.put(Start(self._config, self._folder, self._next_id))
-        for target in (self._write, self._read):
-            arguments = (self._process, self._requests)
-            threading.Thread(target=target, args=arguments, name="closures", daemon=True).start()
+        started = threading.Event()
+        arguments = (self._requests, started)
+        threading.Thread(target=self._live, args=arguments, name="closures", daemon=True).start()
+        started.wait()
+
+    def _live(self, requests: queue.SimpleQueue[Any], started: threading.Event) -> None:
+        command = module_command("gpgmap_ros.closure.worker", str(os.getpid()))
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as error:
+            started.set()  # first: who waits for it may hold what `receive` needs
+            self._receive(Problem(f"the process of the loop closures does not start: {error}"))
+            return
+        self._process = process
+        started.set()
+        threading.Thread(target=self._write, args=(process, requests), name="closures", daemon=True).start()
+        self._read(process, requests)
 
     def _write(self, process: subprocess.Popen[bytes], requests: queue.SimpleQueue[Any]) -> None:
         assert process.stdin is not None
@@ -117,20 +151,24 @@ class ClosureProcess:
 
     def _read(self, process: subprocess.Popen[bytes], requests: queue.SimpleQueue[Any]) -> None:
         assert process.stdout is not None
+        view = GraphView()
         while True:
             try:
                 answer = pickle.load(process.stdout)
             except Exception:  # its end, or half an answer at its end
                 break
             if isinstance(answer, Done):
-                self._unanswered -= 1
-            else:
-                self._receive(answer)
+                self._unanswered.popleft()
+                continue
+            if isinstance(answer, Restored | CatchingUp):
+                self._catching_up = answer.waiting
+            self._receive(view.whole(answer) if isinstance(answer, Update) else answer)
         code = process.wait()
         with self._lock:
             if self._closing or self._process is not process:
                 return
-            self._process, self._unanswered = None, 0
+            self._process, self._catching_up = None, 0
+            self._unanswered.clear()
             requests.put(None)
         self._receive(
             Problem(

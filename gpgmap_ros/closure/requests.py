@@ -52,18 +52,45 @@ class MakeGlobalMap:
 
 
 @dataclass(frozen=True)
-class Update:
-    """What is known after a submap came or a closure went.
+class Restored:
+    """What earlier runs left in the folder, said before anything is compared.
 
+    submaps, drives: that are there; closures: between them, that are in the graph
+    waiting: submaps that have not been compared yet; that is done now
+    """
+
+    submaps: int
+    drives: int
+    closures: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class CatchingUp:
+    """How many submaps of earlier runs are still to be compared."""
+
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Update:
+    """What is known after a submap came or a closure went, or of what earlier runs left.
+
+    complete: ids, poses, pairs, accepted, stamps and track are all that there are; else they follow those of the
+        updates before (the node always gets complete ones: graph_view.py puts them together)
+    earlier: this is about drives of earlier runs only, nothing has come in this one
     compared: what the submap was compared with, empty after a rejection
     news: closures that are in the graph since this run began and were not told yet: one may be believed only later
     ids, poses: (N,) and (N, 4, 4) T_map_submap of the submaps that are in one frame with the newest
     pairs, accepted: (M, 2) and (M,) of the closures whose registration was accepted: are they in the graph?
-    stamps, track: (K,) and (K, 4, 4) the newest drive, corrected; T_map_odom: its correction now
+    stamps, track: (K,) and (K, 4, 4) the newest drive, corrected, and thinned to `MOST_TRACK` where they are complete
+    recorded: how many poses the drive has before thinning; T_map_odom: its correction now
     located: the newest drive is in the frame of the first one in the folder
     count: comparisons so far; seconds: that this took; problem: why poses are not corrected
     """
 
+    complete: bool
+    earlier: bool
     compared: list[LoopClosure]
     news: list[LoopClosure]
     newest: int
@@ -73,6 +100,7 @@ class Update:
     accepted: NDArray[np.bool_]
     stamps: NDArray[np.int64]
     track: Array
+    recorded: int
     T_map_odom: Array
     located: bool
     count: int
@@ -111,5 +139,5 @@ class Done:
     """A request has been dealt with; follows its other answers."""
 
 
-Answer = Update | Rejected | GlobalMap | Problem
+Answer = Restored | CatchingUp | Update | Rejected | GlobalMap | Problem
 Request = Add | Reject | MakeGlobalMap

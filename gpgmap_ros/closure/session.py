@@ -14,34 +14,33 @@ may be in one closer; they are in one frame as soon as a closure joins them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpgmap_ros.closure.candidates import LEAST_PATH, Candidates, Edge
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.consistency import Closure, Drift, Stations
 from gpgmap_ros.closure.database import ClosureDatabase
+from gpgmap_ros.closure.graph.lie import inverses
+from gpgmap_ros.closure.graph.problem import NotDetermined
 from gpgmap_ros.closure.pose_graph import PoseGraph, SolverMissing, g2o_text
-from gpgmap_ros.closure.prior import PosePrior
 from gpgmap_ros.closure.session_file import read_session, write_session
+from gpgmap_ros.closure.session_log import SessionLog
 from gpgmap_ros.closure.stations import Found, Station, station_of
 from gpgmap_ros.closure.surface import NotComparable
 from gpgmap_ros.closure.verdicts import Verdicts
-from gpgmap_ros.closure.ways import corrected, shortest_ways, successive
+from gpgmap_ros.closure.ways import corrected, successive
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.storage.atomic import write_text
 
 Array = NDArray[np.float64]
-
-REACH_STDS = 4.0
-"""Submaps are compared unless odometry puts them apart by more than this many standard deviations."""
-LEAST_PATH = 0.1
-"""Metres: no odometry is believed to be better than after so short a way."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,17 @@ class LoopClosure:
     reason: str
 
 
+def listed(pairs: Iterable[tuple[int, int]], most: int = 20) -> str:
+    """Which closures there are, in words."""
+    names = [f"{a}-{b}" for a, b in pairs]
+    if not names:
+        return "there are none"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"there are {', '.join(names[:most])}{more}"
+
+
 def known_covariances(closer: LoopCloser) -> dict[int, Array] | None:
-    """The covariances of the poses; None where nothing can be said about them, as without GTSAM."""
+    """The covariances of the poses; None where nothing can be said about them."""
     try:
         return closer.covariances()
     except (SolverMissing, ValueError):
@@ -79,19 +87,25 @@ class LoopCloser:
     config: section `closure` of the configuration; the default unless told
     database: the submaps in which places are looked for
     solver_error: why poses are not corrected although there are closures; empty where they are
+    skipped_count: length of `skipped`
+    revision: grows when poses of earlier submaps, or what is thought of earlier closures, may have changed
     """
 
     def __init__(self, config: ClosureConfig | None = None) -> None:
         self.config = config or ClosureConfig()
         self.database = ClosureDatabase(self.config)
         self.solver_error = ""
+        self.revision = 0
+        self.skipped_count = 0
         self._drift = Drift.of(self.config)
         self._stations: dict[int, Station] = {}
+        self._drives: dict[int, list[int]] = {}  # submaps of each drive
         self._found: dict[tuple[int, int], Found] = {}
-        self._rejected: set[tuple[int, int]] = set()
-        self._poses: dict[int, Array] = {}
+        self._compared: dict[int, list[tuple[int, int]]] = {}  # pairs by the submap that brought them
+        self._rejected: dict[tuple[int, int], None] = {}  # in order
         self._anchors: dict[int, int] = {}
         self._newest: int | None = None
+        self._log: SessionLog | None = None
         self._judge_anew()
 
     # ------------------------------------------------ submaps in
@@ -104,24 +118,24 @@ class LoopCloser:
         """
         if submap.id in self._stations:
             raise ValueError(f"submap {submap.id} has been added already")
-        before = self._last_of_drive(submap.session)
+        drive = self._drives.get(submap.session)
+        before = self._stations[drive[-1]] if drive else None
         station = station_of(submap, before)
-        self._stations[station.id] = station
-        self._newest = station.id
         self._place(station, before)
+        candidates = self._candidates.of(station)
+        names = {self._stations[id].name: id for id in candidates}
+        priors = {self._stations[id].name: prior for id, prior in candidates.items() if prior is not None}
         try:
-            priors = self._priors(station)
-            exclude = self._not_compared(station, priors)
-            expected = {self._stations[id].name: prior for id, prior in priors.items()}
-            found = self.database.closures(submap.gpgmap, self.config.matches, exclude, expected)
+            found = self.database.closures(
+                submap.gpgmap, self.config.matches, priors=priors, among=list(names)
+            )
             self.database.add(station.name, submap.gpgmap)
         except NotComparable as refusal:
             self._stations[station.id] = replace(station, skipped=str(refusal))
+            self.skipped_count += 1
             return []
-        ids = {known.name: known.id for known in self._stations.values()}
-        pairs = []
-        for name, registration in found:
-            pair = (ids[name], station.id)
+        pairs = self._compared[station.id] = [(names[name], station.id) for name, _ in found]
+        for pair, (_, registration) in zip(pairs, found, strict=True):
             closure = Closure(
                 str(pair[1]), str(pair[0]), registration.T_target_source, registration.covariance
             )
@@ -133,18 +147,21 @@ class LoopCloser:
                 registration.accepted,
                 registration.reason,
             )
-            pairs.append(pair)
         votes = [self._verdicts.hear(pair, self._found[pair]) for pair in pairs]
         if any(votes):
             self._solve(self._verdicts.agreed())
         return sorted((self._closure(pair) for pair in pairs), key=lambda c: (not c.accepted, -c.probability))
 
     def reject(self, a: int, b: int) -> LoopClosure:
-        """Take a closure out for good: the graph is solved without it. KeyError where there is none between a and b."""
+        """Take a closure out for good: the graph is solved without it. KeyError, with those that there are, where there
+        is none between a and b."""
         pair = (a, b) if (a, b) in self._found else (b, a)
-        if pair not in self._found:
-            raise KeyError(f"there is no closure between submaps {a} and {b}")
-        self._rejected.add(pair)
+        if pair not in self._found or not self._found[pair].verdict:
+            there = listed(pair for pair, found in self._found.items() if found.verdict)
+            why = f" (they were compared: {self._found[pair].reason})" if pair in self._found else ""
+            raise KeyError(f"there is no closure between submaps {a} and {b}{why}; {there}")
+        self._rejected[pair] = None
+        self.revision += 1
         if self._verdicts.withdraw(pair):
             self._solve(self._verdicts.agreed())
         return self._closure(pair)
@@ -156,6 +173,24 @@ class LoopCloser:
         """All comparisons so far, with what is thought of them now."""
         return [self._closure(pair) for pair in self._found]
 
+    @property
+    def comparisons(self) -> int:
+        """How many there were so far."""
+        return len(self._found)
+
+    def __contains__(self, id: int) -> bool:
+        """Has the submap of this number been added?"""
+        return id in self._stations
+
+    @property
+    def stations(self) -> list[Station]:
+        """What is remembered of each submap, in order."""
+        return list(self._stations.values())
+
+    def station(self, id: int) -> Station:
+        """What is remembered of one submap."""
+        return self._stations[id]
+
     def registered(self, a: int, b: int) -> bool:
         """Did the registration of two submaps stand its own test, whatever the odometry and other closures say?"""
         return self._found[a, b].verdict
@@ -164,15 +199,19 @@ class LoopCloser:
     def poses(self) -> dict[int, Array]:
         """T_map_submap (4, 4), corrected, by number. The frame is where the odometry of the first drive began; drives
         that are not joined to it (`in_map`) stand in their own odometry's frame."""
-        return dict(self._poses)
+        return dict(zip(self._stations, self._candidates.poses.copy(), strict=True))
+
+    def pose(self, id: int) -> Array:
+        """(4, 4) T_map_submap of one submap."""
+        return self._candidates.pose(id).copy()
 
     def covariances(self) -> dict[int, Array]:
         """(6, 6) of each of `poses`, by number, over (x, y, z, roll, pitch, yaw) along the map's axes, relative to the
-        submap that holds its drive in place. SolverMissing without GTSAM; computed anew at each call."""
+        submap that holds its drive in place. Computed anew at each call; SolverMissing where there is no solver."""
         if not self._stations:
             return {}
-        graph = self._graph([pair for pair in self._found if self._accepted(pair)])
-        found = graph.covariances({str(id): T for id, T in self._poses.items()})
+        graph = self._believed_graph()
+        found = graph.covariances({str(id): T for id, T in self.poses.items()})
         return {int(name): covariance for name, covariance in found.items()}
 
     @property
@@ -200,17 +239,27 @@ class LoopCloser:
 
     def correction(self, id: int) -> Array:
         """(4, 4) T_map_odom at one submap: takes its pose by odometry to the corrected one."""
-        return self._poses[id] @ inverse(self._stations[id].T_odom_submap)
+        return self._candidates.pose(id) @ inverse(self._stations[id].T_odom_submap)
 
     @property
     def trajectory(self) -> list[tuple[int, Array]]:
         """(stamp, T_map_robot) of the newest drive, corrected, wherever the submaps recorded the robot's pose."""
-        stations = [] if self._newest is None else self._drive(self._stations[self._newest].drive)
-        stamps = [int(stamp) for station in stations for stamp in station.stamps]
-        poses = [station.T_odom_submap @ T for station in stations for T in station.track]
-        return list(zip(stamps, self.correct(stamps, poses), strict=True))
+        stamps, poses = self.recorded()
+        return list(zip(stamps.tolist(), self.correct(stamps, poses), strict=True))
 
-    def correct(self, stamps: Sequence[int], poses: Sequence[Array], drive: int | None = None) -> list[Array]:
+    def recorded(self) -> tuple[NDArray[np.int64], Array]:
+        """(K,) stamps and (K, 4, 4) poses T_odom_robot of the newest drive, as the submaps recorded them."""
+        stations = self._newest_drive()
+        stamps = [np.zeros(0, dtype=np.int64), *(station.stamps for station in stations)]
+        poses = [np.zeros((0, 4, 4)), *(station.T_odom_submap @ station.track for station in stations)]
+        return np.concatenate(stamps), np.concatenate(poses)
+
+    def correct(
+        self,
+        stamps: Sequence[int] | NDArray[np.int64],
+        poses: Sequence[Array] | Array,
+        drive: int | None = None,
+    ) -> list[Array]:
         """Corrected poses T_map_x for odometry poses T_odom_x (4, 4) of a drive at stamps in nanoseconds.
 
         drive: `Submap.session` of its submaps; the newest drive unless given. Without a submap nothing is corrected.
@@ -218,13 +267,13 @@ class LoopCloser:
         Between the beginnings of two submaps the correction goes over from one to the other; before the first and after
         the last it stays.
         """
-        if drive is None and self._newest is not None:
-            drive = self._stations[self._newest].drive
-        stations = [] if drive is None else self._drive(drive)
+        stations = self._newest_drive() if drive is None else self._drive(drive)
         if not stations:
             return [np.array(T) for T in poses]
-        starts = [station.first_stamp for station in stations]
-        return corrected(starts, [self.correction(station.id) for station in stations], stamps, poses)
+        rows = [self._candidates.row_of[station.id] for station in stations]
+        odometry = np.stack([station.T_odom_submap for station in stations])
+        corrections = self._candidates.poses[rows] @ inverses(odometry)
+        return list(corrected([station.first_stamp for station in stations], corrections, stamps, poses))
 
     # ------------------------------------------------ files
 
@@ -239,7 +288,27 @@ class LoopCloser:
             self.database.save(
                 path.with_suffix(".db")
             )  # first: a graph never names surfaces that are not there
-        write_session(path, list(self._stations.values()), self._found, sorted(self._rejected), surfaces)
+        write_session(path, self.stations, self._found, list(self._rejected), surfaces)
+        self._log = SessionLog.begin(path, len(self._stations), len(self._rejected)) if not surfaces else None
+
+    def keep(self, path: Path | str) -> None:
+        """Write what came since the last time, as `save` without surfaces would: the cost does not grow with the drive.
+
+        It is appended to a log beside `path`, and the log is merged into the file whenever it has become as large as
+        that (session_log.py). OSError where the disk refuses; what was written before stays whole.
+        """
+        path, log = Path(path), self._log
+        if log is None or log.path != path:
+            self.save(path, surfaces=False)
+            return
+        self._log = None  # until it has been written
+        new = list(islice(self._stations.values(), log.stations, None))
+        found = [{pair: self._found[pair] for pair in self._compared.get(s.id, ())} for s in new]
+        rejected = list(islice(self._rejected, log.rejections, None))
+        if log.append(list(zip(new, found, strict=True)), rejected):
+            self._log = log
+        else:
+            self.save(path, surfaces=False)
 
     @classmethod
     def load(
@@ -252,9 +321,10 @@ class LoopCloser:
 
         maps: gives the map of a submap by its number, for a file without surfaces; a submap whose map it can't give
         (ValueError, OSError) is not compared any more. ArchiveError or DatabaseError where a file is damaged.
+        What `keep` appended is read as well.
         """
         path, closer = Path(path), cls(config)
-        saved = read_session(path)
+        saved, log = SessionLog.read(path, read_session(path))
         if saved.surfaces:
             closer.database = ClosureDatabase.load(path.with_suffix(".db"), closer.config)
         known = {station.name for station in saved.stations}
@@ -263,9 +333,11 @@ class LoopCloser:
         for station in saved.stations:
             if not saved.surfaces and not station.skipped:
                 station = closer._with_surface(station, maps)
-            closer._stations[station.id] = station
-            closer._newest = station.id
-        closer._found, closer._rejected = dict(saved.found), set(saved.rejected)
+            closer._remember(station)
+        closer._found, closer._rejected = dict(saved.found), dict.fromkeys(saved.rejected)
+        for pair in closer._found:
+            closer._compared.setdefault(pair[1], []).append(pair)
+        closer._log = None if saved.surfaces else log
         closer._judge_anew()
         return closer
 
@@ -286,17 +358,22 @@ class LoopCloser:
                 free = min(taken, default=0) - 1 if station.drive in taken else station.drive
                 drives[station.drive] = free
                 taken.add(free)
-            self._stations[numbers[station.id]] = replace(
+            renamed = replace(
                 station,
                 id=numbers[station.id],
                 name=prefix + station.name,
                 drive=drives[station.drive],
             )
+            self._stations[renamed.id] = renamed
+            self._drives.setdefault(renamed.drive, []).append(renamed.id)
+            self.skipped_count += bool(renamed.skipped)
         for (a, b), found in other._found.items():
             pair = numbers[a], numbers[b]
             ends = replace(found.closure, target=str(pair[0]), source=str(pair[1]))
             self._found[pair] = replace(found, closure=ends)
-        self._rejected |= {(numbers[a], numbers[b]) for a, b in other._rejected}
+            self._compared.setdefault(pair[1], []).append(pair)
+        self._rejected |= dict.fromkeys((numbers[a], numbers[b]) for a, b in other._rejected)
+        self._log = None  # the next `keep` writes everything
         if self._newest is None and other.newest is not None:
             self._newest = numbers[other.newest]
         self._judge_anew()
@@ -305,9 +382,9 @@ class LoopCloser:
     def write_g2o(self, path: Path | str) -> None:
         """Write the graph as it is solved now (corrected poses, odometry, accepted closures) for other programs."""
         path = Path(path)
-        graph = self._graph([pair for pair in self._found if self._accepted(pair)])
+        graph = self._believed_graph()
         edges = [*graph.odometry, *graph.closures.values()]
-        poses = {str(id): T for id, T in self._poses.items()}
+        poses = {str(id): T for id, T in self.poses.items()}
         text = g2o_text(poses, edges, sorted({str(anchor) for anchor in self._anchors.values()}, key=int))
         write_text(path, text)
 
@@ -320,6 +397,11 @@ class LoopCloser:
             {str(id): s.driven for id, s in self._stations.items()},
             {str(id): s.drive for id, s in self._stations.items()},
         )
+        self._candidates = Candidates(self.config, self._drift, self._ways)
+        self._graph = PoseGraph(self.config.solver)
+        for before, station in successive(self._stations.values()):
+            self._candidates.add(station, station.T_odom_submap, before)
+            self._join(station, before)
         self._verdicts = Verdicts(odometry, self._drift)
         for pair, found in self._found.items():
             if pair not in self._rejected:
@@ -329,10 +411,13 @@ class LoopCloser:
     def _solve(self, pairs: list[tuple[int, int]]) -> None:
         """Corrected poses; closures that the robust solution lets go are taken out, and it is solved without them."""
         self.solver_error = ""
+        self.revision += 1
         if not self._stations:
             return
-        graph = self._graph(pairs)
-        numbers = dict(zip(graph.closures, pairs, strict=True))
+        graph = self._graph
+        numbers = dict(
+            zip(graph.replace_closures(self._found[pair].closure for pair in pairs), pairs, strict=True)
+        )
         try:
             solution = graph.solve() if pairs else None
             while solution is not None and solution.outliers:
@@ -343,25 +428,27 @@ class LoopCloser:
                     )
                     graph.reject(number)
                 solution = graph.solve() if graph.closures else None
-        except (SolverMissing, RuntimeError) as error:
+        except (SolverMissing, NotDetermined) as error:
             self.solver_error = str(error).splitlines()[0]
             solution = None
         poses = solution.poses if solution is not None else graph.start
-        self._poses = {int(name): T for name, T in poses.items()}
+        self._candidates.moved(np.array([poses[str(id)] for id in self._stations]).reshape(-1, 4, 4))
         self._anchors = {int(name): int(anchor) for name, anchor in graph.anchors.items()}
 
-    def _graph(self, pairs: Sequence[tuple[int, int]]) -> PoseGraph:
-        graph = PoseGraph()
-        for before, station in successive(self._stations.values()):
-            if before is None:
-                graph.add_drive(str(station.id), station.T_odom_submap)
-            else:
-                T = inverse(before.T_odom_submap) @ station.T_odom_submap
-                covariance = self._drift.covariance(max(station.driven - before.driven, LEAST_PATH))
-                graph.add_odometry(str(before.id), str(station.id), T, covariance)
-        for pair in pairs:
-            graph.add_closure(self._found[pair].closure)
-        return graph
+    def _believed_graph(self) -> PoseGraph:
+        """The graph with the closures that are believed now."""
+        believed = [found.closure for pair, found in self._found.items() if self._accepted(pair)]
+        self._graph.replace_closures(believed)
+        return self._graph
+
+    def _join(self, station: Station, before: Station | None) -> None:
+        """Put a submap into the graph."""
+        if before is None:
+            self._graph.add_drive(str(station.id), station.T_odom_submap)
+        else:
+            T = inverse(before.T_odom_submap) @ station.T_odom_submap
+            covariance = self._drift.covariance(max(station.driven - before.driven, LEAST_PATH))
+            self._graph.add_odometry(str(before.id), str(station.id), T, covariance)
 
     def _closure(self, pair: tuple[int, int]) -> LoopClosure:
         found = self._found[pair]
@@ -386,67 +473,45 @@ class LoopCloser:
 
     # ------------------------------------------------ where submaps are, before they are compared
 
+    def _remember(self, station: Station) -> None:
+        self._stations[station.id] = station
+        self._drives.setdefault(station.drive, []).append(station.id)
+        self.skipped_count += bool(station.skipped)
+        self._newest = station.id
+
     def _place(self, station: Station, before: Station | None) -> None:
         """The pose of a new submap until a closure says more: odometry from the corrected one before it."""
         correction = np.eye(4) if before is None else self.correction(before.id)
-        self._poses[station.id] = correction @ station.T_odom_submap
+        self._remember(station)
+        self._candidates.add(station, correction @ station.T_odom_submap, before)
+        self._join(station, before)
         self._anchors[station.id] = station.id if before is None else self._anchors[before.id]
         odometry, name = self._verdicts.odometry, str(station.id)
         odometry.poses[name] = station.T_odom_submap
         odometry.distances[name] = station.driven
         odometry.drives[name] = station.drive
 
-    def _priors(self, station: Station) -> dict[int, PosePrior]:
-        """What the graph knows of a new submap's pose in each earlier one that odometry or closures lead to."""
-        T_map_source = self._poses[station.id]
-        return {
-            id: PosePrior(
-                inverse(self._poses[id]) @ T_map_source, self._drift.covariance(max(path, LEAST_PATH))
-            )
-            for id, path in self._ways_from(station.id).items()
-            if id != station.id
-        }
-
-    def _not_compared(self, station: Station, priors: Mapping[int, PosePrior]) -> set[str]:
-        """Names of submaps that are too near along the way, or surely too far apart to share any ground."""
-        out = set()
-        for id, prior in priors.items():
-            other = self._stations[id]
-            near = other.drive == station.drive and station.driven - other.driven < self._least_way(
-                station, other
-            )
-            apart = float(np.hypot(*prior.T_target_source[:2, 3])) - station.radius - other.radius
-            if near or apart > REACH_STDS * np.sqrt(prior.covariance[0, 0]):
-                out.add(other.name)
-        return out
-
-    def _least_way(self, a: Station, b: Station) -> float:
-        """Metres of way between two submaps of one drive from which on it is worth comparing them."""
-        if self.config.min_path >= 0.0:
-            return self.config.min_path
-        return (a.radius + b.radius) / np.sqrt(2.0)  # a radius reaches to a corner, the way leaves by an edge
-
-    def _ways_from(self, id: int) -> dict[int, float]:
-        """Metres of way from one submap to each that is joined to it, along odometry and accepted closures.
+    def _ways(self) -> Iterator[Edge]:
+        """Metres of way between submaps, along odometry and accepted closures.
 
         A closure counts as the way after which odometry would be as uncertain.
         """
-        edges = [
-            (before.id, station.id, station.driven - before.driven)
-            for before, station in successive(self._stations.values())
-            if before is not None
-        ]
+        for before, station in successive(self._stations.values()):
+            if before is not None:
+                yield before.id, station.id, station.driven - before.driven
         for pair in self._found:
             if self._accepted(pair):
                 variance = float(np.linalg.eigvalsh(self._found[pair].closure.covariance[:3, :3])[-1])
-                edges.append((*pair, variance / self._drift.position_std**2))
-        return shortest_ways(id, edges)
+                yield (*pair, variance / self._drift.position_std**2)
 
-    def _last_of_drive(self, drive: int) -> Station | None:
-        return next((s for s in reversed(self._stations.values()) if s.drive == drive), None)
+    def _newest_drive(self) -> list[Station]:
+        """Submaps of the drive that the newest is of."""
+        if self._newest is None:
+            return []
+        return self._drive(self._stations[self._newest].drive)
 
     def _drive(self, drive: int) -> list[Station]:
-        return [station for station in self._stations.values() if station.drive == drive]
+        return [self._stations[id] for id in self._drives.get(drive, ())]
 
     def _with_surface(self, station: Station, maps: Callable[[int], GPGMap] | None) -> Station:
         """Put the surface of a submap into the database again; the station says why where that is not possible."""

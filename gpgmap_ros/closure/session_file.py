@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgmap_ros.closure.consistency import Closure
+from gpgmap_ros.closure.session_check import check_session
 from gpgmap_ros.closure.stations import Found, Station
 from gpgmap_ros.mapping.archive import ArchiveError, read_archive, write_archive
 
@@ -36,8 +37,16 @@ def write_session(
     surfaces: bool,
 ) -> None:
     """Replace the file at `path` at once. OSError where the disk refuses."""
+    values, arrays = content_of(stations, found)
+    values |= {"surfaces": surfaces, "rejected": [list(pair) for pair in rejected]}
+    write_archive(path, KIND, values, arrays)
+
+
+def content_of(
+    stations: Sequence[Station], found: Mapping[Pair, Found]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Stations and comparisons as plain values and arrays."""
     values = {
-        "surfaces": surfaces,
         "stations": [
             {
                 "id": s.id, "name": s.name, "drive": s.drive, "first_stamp": s.first_stamp, "driven": s.driven,
@@ -52,7 +61,6 @@ def write_session(
             }
             for pair, f in found.items()
         ],
-        "rejected": [list(pair) for pair in rejected],
     }  # fmt: skip
     arrays = {
         "T_odom_submap": stacked([s.T_odom_submap for s in stations], (4, 4)),
@@ -61,21 +69,25 @@ def write_session(
         "T_target_source": stacked([f.closure.T_target_source for f in found.values()], (4, 4)),
         "covariance": stacked([f.closure.covariance for f in found.values()], (6, 6)),
     }
-    write_archive(path, KIND, values, arrays)
+    return values, arrays
 
 
 def read_session(path: Path) -> SavedSession:
-    """ArchiveError where the file is damaged, of another version or another kind."""
-    values, arrays = read_archive(path, KIND)
+    """ArchiveError where the file is damaged, of another version or another kind, or means nothing."""
     try:
-        return SavedSession(
+        values, arrays = read_archive(path, KIND)
+        saved = SavedSession(
             stations_from(values["stations"], arrays),
             found_from(values["found"], arrays),
             [(int(a), int(b)) for a, b in values["rejected"]],
             bool(values["surfaces"]),
         )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ArchiveError(f"{path}: its content makes no sense: {error}") from error
+        check_session(saved.stations, saved.found, saved.rejected)
+    except ArchiveError:
+        raise
+    except Exception as error:  # a damaged file makes the readers below raise anything
+        raise ArchiveError(f"{path}: its content makes no sense: {error or type(error).__name__}") from error
+    return saved
 
 
 def stations_from(values: Sequence[Mapping[str, Any]], arrays: Mapping[str, NDArray[Any]]) -> list[Station]:

@@ -6,43 +6,48 @@ import contextlib
 import math
 import os
 import pickle
+import queue
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gpgmap_ros.closure.database import DatabaseError
+from gpgmap_ros.closure.parent import end_with_parent
 from gpgmap_ros.closure.requests import (
     Add,
     Answer,
+    CatchingUp,
     Done,
     GlobalMap,
     Problem,
     Reject,
     Rejected,
     Request,
+    Restored,
     Start,
-    Update,
 )
-from gpgmap_ros.closure.session import LoopCloser, LoopClosure, known_covariances
+from gpgmap_ros.closure.session import LoopCloser, known_covariances
+from gpgmap_ros.closure.session_log import log_path
+from gpgmap_ros.closure.updates import Updates
 from gpgmap_ros.closure.warm_up import warm_up
 from gpgmap_ros.mapping import ArchiveError, GPGMap, SubmapStore
 from gpgmap_ros.mapping.stitching import Stitcher, StitchError, stitch
 from gpgmap_ros.mapping.submaps import submap_mapping
 from gpgmap_ros.memory import keep_flat
 
-T = TypeVar("T")
-
 NICENESS = 10
 """How far the process stands back behind others."""
-MOST_TRACK = 4000
-"""Poses of the corrected trajectory in an answer: a longer one is thinned."""
 FILE = "closures.npz"
 """In the map folder: the graph and all comparisons, so that the next run goes on with them."""
+SAME_POSE = 1e-6
+"""Metres and radians by which the pose of a stored submap may differ from what the file remembers of it."""
 
 
 class Closing:
@@ -53,7 +58,7 @@ class Closing:
         self._answer = answer
         self._store = SubmapStore(start.folder / "submaps", start.config) if start.folder else None
         self._closer = self._restored()
-        self._told: set[tuple[int, int]] = set()
+        self._updates = Updates(self._closer)
 
     def serve(self, request: Request) -> None:
         began = time.perf_counter()
@@ -65,41 +70,61 @@ class Closing:
             self._make_global_map(began)
 
     def catch_up(self) -> None:
-        """Take in the submaps that an earlier run stored but did not compare."""
+        """Say what earlier runs left, compare the submaps that they did not get to, and say what is known then."""
         if self._store is None:
             return
-        other = 0
-        for info in self._store.infos():
-            if info.id >= self._before or info.id in self._closer.poses:
-                continue
-            if not self._fits(info.grid.resolution):
-                other += 1
-                continue
-            with contextlib.suppress(ArchiveError):  # a damaged one is left alone, as the store does
-                self._closer.add(self._store.load(info.id))
-        if other:
+        earlier = [info for info in self._store.infos() if info.id < self._before]
+        missing = [info for info in earlier if info.id not in self._closer]
+        fitting = [info for info in missing if self._fits(info.grid.resolution)]
+        if earlier:
+            closures = sum(closure.accepted for closure in self._closer.closures)
+            drives = len({info.session for info in earlier})
+            self._answer(Restored(len(earlier), drives, closures, len(fitting)))
+        if len(fitting) < len(missing):
             self._answer(
                 Problem(
-                    f"{other} submaps of earlier runs are not compared: their cells are not "
+                    f"{len(missing) - len(fitting)} submaps of earlier runs are not compared: their cells are not "
                     f"{submap_mapping(self._config).resolution:g} m wide"
                 )
             )
+        for k, info in enumerate(fitting):
+            with contextlib.suppress(ArchiveError):  # a damaged one is left alone, as the store does
+                self._closer.add(self._store.load(info.id))
+                self._keep()
+            self._answer(CatchingUp(len(fitting) - k - 1))
         if self._closer.newest is not None:
-            self._save()
-        self._told = {(c.a, c.b) for c in self._closer.closures if c.accepted}
+            self._answer(self._updates.of_earlier_runs())
 
     def _restored(self) -> LoopCloser:
         config = self._config.closure
-        if self._folder is None or self._store is None or not (self._folder / FILE).exists():
+        if self._folder is None or self._store is None:
             return LoopCloser(config)
         path = self._folder / FILE
-        try:
-            return LoopCloser.load(path, config, self._map_of)
-        except (ArchiveError, DatabaseError) as error:
-            aside = path.with_name(f"{path.name}.damaged")
-            os.replace(path, aside)
-            self._answer(Problem(f"{error}; it is kept as {aside.name}, and all submaps are compared again"))
+        if not path.exists() and not log_path(path).exists():
             return LoopCloser(config)
+        try:
+            closer = LoopCloser.load(path, config, self._map_of)
+            self._check_submaps(closer)
+            return closer
+        except (ArchiveError, DatabaseError) as error:
+            kept = [set_aside(file) for file in (path, log_path(path)) if file.exists()]
+            self._answer(
+                Problem(f"{error}; it is kept as {' and '.join(kept)}, and all submaps are compared again")
+            )
+            return LoopCloser(config)
+
+    def _check_submaps(self, closer: LoopCloser) -> None:
+        """ArchiveError where the submaps in the folder are not those that the file is about."""
+        assert self._store is not None
+        for info in self._store.infos():
+            if info.id not in closer:
+                continue
+            station = closer.station(info.id)
+            same_pose = np.allclose(info.T_map_submap, station.T_odom_submap, atol=SAME_POSE)
+            if (info.session, info.first_stamp) != (station.drive, station.first_stamp) or not same_pose:
+                raise ArchiveError(
+                    f"{FILE}: it is about another submap {info.id} than the one in {self._store.folder}"
+                )
 
     def _map_of(self, id: int) -> GPGMap:
         """The map of a stored submap, if it can be compared with those of this run."""
@@ -119,10 +144,10 @@ class Closing:
             self._store.include(request.id)
             submap = self._store.load(request.id)
         compared = []
-        if submap.id not in self._closer.poses:  # else the folder had it when this process started
+        if submap.id not in self._closer:  # else the folder had it when this process started
             compared = self._closer.add(submap)
-            self._save()
-        self._answer(self._update(compared, began))
+            self._keep()
+        self._answer(self._updates.after(compared, began))
 
     def _reject(self, request: Reject, began: float) -> None:
         try:
@@ -130,8 +155,8 @@ class Closing:
         except KeyError as error:
             self._answer(Rejected(request.token, False, str(error.args[0])))
             return
-        self._save()
-        self._answer(self._update([], began))
+        self._keep()
+        self._answer(self._updates.after([], began))
         message = f"the closure between submaps {closure.a} and {closure.b} is out of the graph"
         self._answer(Rejected(request.token, True, message))
 
@@ -157,52 +182,37 @@ class Closing:
         coarser = max(1, math.ceil(math.sqrt(rows * columns / most)))
         return stitch(self._store, poses, config, frame, coarser * fine, 2 * most, covariances)
 
-    def _update(self, compared: list[LoopClosure], began: float) -> Update:
-        closer = self._closer
-        assert closer.newest is not None
-        poses = {id: T for id, T in closer.poses.items() if closer.one_frame(id, closer.newest)}
-        closures = closer.closures
-        # the registration's own refusals are told once, with the submap; the others may change their mind
-        believed = [c for c in closures if c.a in poses and (c.accepted or closer.registered(c.a, c.b))]
-        news = [c for c in closures if c.accepted and (c.a, c.b) not in self._told]
-        self._told |= {(c.a, c.b) for c in news}
-        trajectory = thinned(closer.trajectory, MOST_TRACK)
-        return Update(
-            compared=compared,
-            news=news,
-            newest=closer.newest,
-            ids=np.array(list(poses), dtype=np.int64),
-            poses=np.array(list(poses.values())).reshape(-1, 4, 4),
-            pairs=np.array([(c.a, c.b) for c in believed], dtype=np.int64).reshape(-1, 2),
-            accepted=np.array([c.accepted for c in believed], dtype=bool),
-            stamps=np.array([stamp for stamp, _ in trajectory], dtype=np.int64),
-            track=np.array([T for _, T in trajectory]).reshape(-1, 4, 4),
-            T_map_odom=closer.T_map_odom,
-            located=closer.in_map(closer.newest),
-            count=len(closures),
-            skipped=len(closer.skipped),
-            seconds=time.perf_counter() - began,
-            problem=closer.solver_error,
-        )
-
-    def _save(self) -> None:
+    def _keep(self) -> None:
         if self._folder is None:
             return
         try:
-            self._closer.save(self._folder / FILE, surfaces=False)
+            self._closer.keep(self._folder / FILE)
         except OSError as error:
             self._answer(Problem(f"closures could not be written: {error}"))
 
 
-def thinned(items: list[T], most: int) -> list[T]:
-    """At most so many of the items, evenly spread; the first and the last are always among them."""
-    if len(items) <= most:
-        return items
-    return [items[round(k * (len(items) - 1) / (most - 1))] for k in range(most)]
+def set_aside(path: Path) -> str:
+    """Rename a file that can't be used; returns its new name."""
+    aside = path.with_name(f"{path.name}.damaged")
+    os.replace(path, aside)
+    return aside.name
+
+
+def hear(requests: queue.SimpleQueue[Any]) -> None:
+    """Read requests, and end this process when there are no more: the parent is gone, whatever is being done here.
+
+    Files are whole at any moment, so that nothing is lost by that.
+    """
+    try:
+        while True:
+            requests.put(pickle.load(sys.stdin.buffer))
+    except BaseException:  # the end of the input, or half a request at its end
+        os._exit(0)
 
 
 def main() -> int:
     """The child: requests from standard input until it ends, answers to standard output."""
+    end_with_parent(int(sys.argv[1]))
     # Ctrl-C reaches all processes of a terminal: the node decides
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
@@ -210,24 +220,26 @@ def main() -> int:
     # What a library prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=hear, args=(requests,), name="requests", daemon=True).start()
 
     def answer(message: Answer | Done) -> None:
         pickle.dump(message, answers)
         answers.flush()
 
     try:
-        closing = Closing(pickle.load(sys.stdin.buffer), answer)
+        closing = Closing(requests.get(), answer)
         warm_up()  # with the defaults: under other limits its small maps may not be comparable
         closing.catch_up()
         while True:
-            request = pickle.load(sys.stdin.buffer)
+            request = requests.get()
             try:
                 closing.serve(request)
             except Exception as error:  # the next submap may do better
                 where = "".join(traceback.format_exception(error))
                 answer(Problem(f"{type(request).__name__} failed: please report this\n{where}"))
             answer(Done())
-    except (EOFError, BrokenPipeError):
+    except BrokenPipeError:
         return 0
 
 

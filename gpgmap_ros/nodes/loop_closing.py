@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -26,6 +27,7 @@ from std_srvs.srv import Trigger
 from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import MarkerArray
 
+from gpgmap_ros.closure.backlog import Backlog
 from gpgmap_ros.closure.process import ClosureProcess
 from gpgmap_ros.closure.requests import (
     Add,
@@ -35,8 +37,10 @@ from gpgmap_ros.closure.requests import (
     Problem,
     Reject,
     Rejected,
+    Restored,
     Update,
 )
+from gpgmap_ros.closure.session import listed
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping import SubmapStore
 from gpgmap_ros.mapping.layers import POSE_VARIANCE
@@ -83,12 +87,14 @@ class LoopClosing:
     ) -> None:
         self._node, self._config, self._reject_name = node, config, reject
         self._tally, self._warnings = tally, warnings
-        self._stored = store is not None
+        self._store = store
         folder, next_id = (store.folder.parent, store.next_id) if store is not None else (None, 0)
         self._process = ClosureProcess(config, folder, self._receive, next_id)
         self._T_map_odom = np.eye(4)
         self._stamps: dict[int, int] = {}
         self._update: Update | None = None
+        self._restored: Restored | None = None
+        self._backlog = Backlog()
         self._answers: dict[int, Rejected] = {}
         self._answered = threading.Condition()
         self._tokens = 0
@@ -113,13 +119,15 @@ class LoopClosing:
             self._timer = node.create_timer(TF_PERIOD, self._send_transform, clock=clock)
 
     def start(self) -> None:
-        """Begin to read what earlier runs left in the folder."""
+        """Begin to read what earlier runs left in the folder, and say so."""
+        count = 0 if self._store is None else len(self._store)
+        self._node.get_logger().info(f"{count} submaps of earlier runs are in the map folder: reading them")
         self._process.start()
 
     def add(self, submap: Submap, stored: bool) -> None:
         """A submap was finished; whether it is in the folder. Never waits."""
         self._stamps[submap.id] = submap.last_stamp
-        self._process.ask(Add(submap.id, None if stored and self._stored else submap))
+        self._process.ask(Add(submap.id, None if stored and self._store is not None else submap))
 
     def stop(self) -> None:
         """End the process; what it did not get to is done in the next run, from the folder."""
@@ -145,6 +153,8 @@ class LoopClosing:
     def _handle(self, answer: Answer) -> None:
         if isinstance(answer, Update):
             self._on_update(answer)
+        elif isinstance(answer, Restored):
+            self._on_restored(answer)
         elif isinstance(answer, GlobalMap):
             self._on_global_map(answer)
         elif isinstance(answer, Rejected):
@@ -156,9 +166,23 @@ class LoopClosing:
             self._tally.count("problems of the loop closures")
             self._warnings.warn("closures", f"loop closures: {answer.text}")
 
+    def _on_restored(self, found: Restored) -> None:
+        self._restored = found
+        text = f"found {found.submaps} submaps of {found.drives} earlier drives and {found.closures} closures"
+        if found.waiting:
+            text += f"; {found.waiting} submaps have not been compared yet: that is done now"
+        self._node.get_logger().info(text)
+
     def _on_update(self, update: Update) -> None:
-        self._update, self._T_map_odom = update, update.T_map_odom
-        self._tally.took("comparing a submap", update.seconds)
+        self._update = update
+        if update.earlier:  # this drive has an odometry of its own: nothing corrects that yet
+            accepted = int(update.accepted.sum())
+            self._node.get_logger().info(
+                f"earlier drives are corrected: {len(update.ids)} submaps in one frame, {accepted} closures"
+            )
+        else:
+            self._T_map_odom = update.T_map_odom
+            self._tally.took("comparing a submap", update.seconds)
         for closure in update.compared:
             if not closure.accepted:
                 self._tally.count("closures refused")
@@ -216,16 +240,22 @@ class LoopClosing:
 
     def _on_reject(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         name = self._reject_name()
-        match = re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", name)
+        match = re.fullmatch(r"\s*(\d{1,15})\s*-\s*(\d{1,15})\s*", name)
         if match is None:
             response.success = False
             response.message = (
-                f"closure.reject is '{name}': set it to the numbers of two submaps, as in '3-17'"
+                f"closure.reject is '{name[:40]}': set it to the numbers of two submaps, as in '3-17'"
             )
+            return response
+        a, b = sorted((int(match[1]), int(match[2])))
+        there = self._closures_there()
+        if (a, b) not in there:
+            response.success = False
+            response.message = f"there is no closure between submaps {a} and {b}; {listed(there)}"
             return response
         self._tokens += 1
         token = self._tokens
-        self._process.ask(Reject(int(match[1]), int(match[2]), token))
+        self._process.ask(Reject(a, b, token))
         with self._answered:
             self._answered.wait_for(lambda: token in self._answers, ANSWER_WITHIN)
             answer = self._answers.pop(token, None)
@@ -238,10 +268,19 @@ class LoopClosing:
             response.success, response.message = answer.done, answer.message
         return response
 
+    def _closures_there(self) -> list[tuple[int, int]]:
+        """The closures that the process has told of, whether they are in the graph or overruled."""
+        pairs = [] if self._update is None else self._update.pairs.tolist()
+        return [(min(pair), max(pair)) for pair in pairs]
+
     def diagnostics(self, name: str) -> DiagnosticStatus:
         """What became of closures so far."""
         update = self._update
-        values = {"requests waiting": str(self._process.waiting)}
+        backlog = self._process.backlog
+        values = {
+            "requests waiting": str(self._process.waiting),
+            "submaps waiting to be compared": str(backlog),
+        }
         if self._process.pid is not None:
             values["resident memory of the process (MB)"] = f"{resident_megabytes(self._process.pid):.0f}"
         message = "no submap has been compared yet"
@@ -260,10 +299,20 @@ class LoopClosing:
                 "correction map <- odom (deg)": f"{yaw:.2f}",
             }
             message = f"{accepted} closures over {len(update.ids)} submaps"
-            if not update.located:
+            if update.earlier:
+                message += " of earlier drives"
+            elif not update.located:
                 message += "; not found in the earlier map yet"
-            if update.problem:
-                message, level = update.problem, DiagnosticStatus.WARN
+        elif self._restored is not None and backlog:
+            message = (
+                f"{backlog} of {self._restored.submaps} submaps of earlier drives are still to be compared"
+            )
+        problems = [
+            update.problem if update is not None else "",
+            self._backlog.problem(backlog, time.monotonic()),
+        ]
+        if any(problems):
+            message, level = "; ".join(filter(None, problems)), DiagnosticStatus.WARN
         return DiagnosticStatus(
             level=level,
             name=f"{name}: loop closure",

@@ -12,6 +12,7 @@ from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion, Transform, T
 from grid_map_msgs.msg import GridMap
 from nav_msgs.msg import MapMetaData, OccupancyGrid, Odometry, Path
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 from sensor_msgs.msg import Image, PointCloud2, PointField
 from std_msgs.msg import ColorRGBA, Float32MultiArray, Header, MultiArrayDimension, MultiArrayLayout
 from tf2_msgs.msg import TFMessage
@@ -177,9 +178,15 @@ def closure_message(closure: LoopClosure, stamp: int) -> Odometry:
 def path_message(stamps: NDArray[np.int64], poses: Array, frame: str, stamp: int) -> Path:
     """Poses (K, 4, 4) with their own stamps."""
     message = Path(header=Header(stamp=time_message(stamp), frame_id=frame))
-    for when, T in zip(stamps, poses, strict=True):
-        header = Header(stamp=time_message(int(when)), frame_id=frame)
-        message.poses.append(PoseStamped(header=header, pose=pose_message(T)))
+    if not len(stamps):
+        return message
+    quaternions = Rotation.from_matrix(poses[:, :3, :3]).as_quat(canonical=True)
+    for when, (x, y, z), (qx, qy, qz, qw) in zip(
+        stamps.tolist(), poses[:, :3, 3].tolist(), quaternions.tolist(), strict=True
+    ):
+        pose = Pose(position=Point(x=x, y=y, z=z), orientation=Quaternion(x=qx, y=qy, z=qz, w=qw))
+        header = Header(stamp=time_message(when), frame_id=frame)
+        message.poses.append(PoseStamped(header=header, pose=pose))
     return message
 
 
@@ -204,6 +211,8 @@ def set_transform(transform: Transform, T: Array) -> None:
 
 ANCHOR, ACCEPTED, OVERRULED = (0.2, 0.5, 0.9), (0.1, 0.8, 0.2), (0.9, 0.2, 0.1)
 """Colours of a submap's frame, of a closure in the graph, and of one that something else contradicts."""
+MOST_NUMBERS = 500
+"""Submaps of which all are numbered: of more only every second, every third ..."""
 
 
 def closure_markers(
@@ -221,7 +230,8 @@ def closure_markers(
     size: of a dot, metres
     """
     header = Header(stamp=time_message(stamp), frame_id=frame)
-    place = {int(id): pose_message(T).position for id, T in zip(ids, poses, strict=True)}
+    positions = (Point(x=x, y=y, z=z) for x, y, z in poses[:, :3, 3].tolist())
+    place = dict(zip(ids.tolist(), positions, strict=True))
 
     def marker(namespace: str, number: int, kind: int, colour: tuple[float, float, float]) -> Marker:
         message = Marker(header=header, ns=namespace, id=number, type=kind, action=Marker.ADD)
@@ -244,7 +254,7 @@ def closure_markers(
             if int(a) in place and int(b) in place:
                 lines.points += [place[int(a)], place[int(b)]]
         markers.append(lines)
-    for id, position in place.items():
+    for id, position in list(place.items())[:: 1 + len(place) // MOST_NUMBERS]:
         text = marker("numbers", id, Marker.TEXT_VIEW_FACING, ANCHOR)
         text.text, text.scale.z = str(id), float(size)
         text.pose.position.x, text.pose.position.y = position.x, position.y

@@ -38,7 +38,7 @@ LEAST_DISK = 1.0
 NEEDED = ("numpy", "scipy", "numba", "PyYAML", "matplotlib", "rosbags")
 OPTIONAL = {
     "laspy": "reads LAS and LAZ for `gpgmap map`: pip install laspy lazrs",
-    "gtsam": "corrects trajectories when loops are closed: pip install 'gtsam>=4.3'",
+    "gtsam": "a second solver for the pose graph (closure.solver: gtsam): pip install 'gtsam>=4.3'",
     "rerun-sdk": "shows `gpgmap replay --rerun`: pip install rerun-sdk",
 }
 ROS_MODULES = ("rclpy", "sensor_msgs.msg", "nav_msgs.msg", "tf2_msgs.msg", "grid_map_msgs.msg")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 import queue
 import shutil
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +20,26 @@ import pytest
 from limits import PATIENCE
 
 from gpgmap_ros.closure.process import MOST_WAITING, ClosureProcess
-from gpgmap_ros.closure.requests import Add, GlobalMap, MakeGlobalMap, Problem, Reject, Rejected, Update
-from gpgmap_ros.closure.worker import thinned
+from gpgmap_ros.closure.requests import (
+    Add,
+    CatchingUp,
+    GlobalMap,
+    MakeGlobalMap,
+    Problem,
+    Reject,
+    Rejected,
+    Restored,
+    Start,
+    Update,
+)
+from gpgmap_ros.closure.session import LoopCloser
+from gpgmap_ros.closure.session_file import read_session, write_session
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.pipeline import MappingPipeline
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ros"))
 from returning_drive import PARAMETERS, ReturningDrive
-
-pytest.importorskip("gtsam")
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +70,16 @@ class Listener:
         self.answers: queue.Queue[Any] = queue.Queue()
         self.process = ClosureProcess(config, folder, self.answers.put, next_id)
 
-    def next(self, kind: type) -> Any:
-        """The next answer of a kind; others are passed over, but not problems."""
+    def next(self, kind: type, earlier: bool = False) -> Any:
+        """The next answer of a kind; others are passed over, but not problems.
+
+        earlier: of updates, the one about earlier runs
+        """
         while True:
             answer = self.answers.get(timeout=PATIENCE)
-            if isinstance(answer, kind):
+            if isinstance(answer, kind) and (kind is not Update or answer.earlier == earlier):
                 return answer
-            assert not isinstance(answer, Problem), answer
+            assert kind is Problem or not isinstance(answer, Problem), answer
 
 
 @pytest.fixture
@@ -139,7 +155,7 @@ def test_a_damaged_file_of_closures_is_kept_aside(listener: Any, submaps: list[S
     (folder / "closures.npz").write_bytes(b"rubbish")
     one = listener(folder, next_id=len(submaps))
     one.process.ask(Add(0, None))
-    problem = one.answers.get(timeout=PATIENCE)
+    problem = one.next(Problem)
     assert "kept as closures.npz.damaged" in problem.text
     assert len(one.next(Update).ids) == len(submaps)
     assert (folder / "closures.npz.damaged").read_bytes() == b"rubbish"
@@ -186,7 +202,7 @@ def test_submaps_with_other_cells_are_left_out_and_it_is_said(
     try:
         first = submaps[0]
         listener.process.ask(Add(first.id + yesterday, replace(first, id=first.id + yesterday)))
-        problem = listener.answers.get(timeout=PATIENCE)
+        problem = listener.next(Problem)
         assert f"{yesterday} submaps of earlier runs are not compared" in problem.text
         update = listener.next(Update)
         assert update.skipped == 0
@@ -218,11 +234,158 @@ def test_memory_is_bounded_where_the_child_falls_behind(listener: Any, submaps: 
         os.kill(one.process.pid, signal.SIGCONT)
 
 
-def test_a_path_that_is_thinned_keeps_its_ends() -> None:
-    for count in (1, 9, 10, 11, 19, 20, 21, 1234):
-        kept = thinned(list(range(count)), 10)
-        assert len(kept) == min(count, 10)
-        assert (kept[0], kept[-1]) == (0, count - 1)
-        assert len(set(kept)) == len(kept)
-        steps = np.diff(kept)
-        assert len(steps) == 0 or steps.max() - steps.min() <= 1
+def test_a_restart_says_what_it_found_and_corrects(
+    listener: Any, submaps: list[Submap], folder: Path
+) -> None:
+    """Nothing is asked for: the folder alone is enough."""
+    count = len(submaps)
+    one = listener(folder, next_id=count)
+    one.process.start()
+    found = one.next(Restored)
+    assert (found.submaps, found.drives, found.waiting) == (count, 1, count)
+    assert one.next(CatchingUp).waiting == count - 1
+    assert 0 < one.process.backlog < count
+    update = one.next(Update, earlier=True)
+    assert list(update.ids) == [submap.id for submap in submaps]
+    assert update.accepted.sum() >= 3
+    assert not update.news, "closures of earlier runs are not announced again"
+    assert len(update.stamps) == len(update.track) > 0
+    assert one.process.backlog == 0
+    one.process.close()
+    # what was found out is there at once the next time
+    two = listener(folder, next_id=count)
+    two.process.start()
+    found = two.next(Restored)
+    assert (found.closures, found.waiting) == (update.accepted.sum(), 0)
+    again = two.next(Update, earlier=True)
+    np.testing.assert_allclose(again.poses, update.poses, atol=1e-9)
+
+
+def test_what_the_updates_add_up_to_is_the_whole_graph(
+    listener: Any, submaps: list[Submap], folder: Path
+) -> None:
+    """One by one, with and without closures, against what a new process says of the same folder."""
+    one = listener(folder)
+    for submap in submaps:
+        one.process.ask(Add(submap.id, None))
+    last = [one.next(Update) for _ in submaps][-1]
+    one.process.close()
+    two = listener(folder, next_id=len(submaps))
+    two.process.start()
+    whole = two.next(Update, earlier=True)
+    for name in ("ids", "pairs", "accepted", "stamps"):
+        np.testing.assert_array_equal(getattr(last, name), getattr(whole, name))
+    for name in ("poses", "track"):
+        np.testing.assert_allclose(getattr(last, name), getattr(whole, name), atol=1e-9)
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from gpgmap_ros.closure.process import ClosureProcess
+from gpgmap_ros.config import Config, with_settings
+from returning_drive import PARAMETERS
+process = ClosureProcess(with_settings(Config(), PARAMETERS), Path(sys.argv[1]), lambda answer: None, 1000)
+process.start()
+print(process.pid, flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("moment", ["at once", "while it catches up"])
+def test_it_ends_with_a_parent_that_is_killed(
+    submaps: list[Submap], folder: Path, tmp_path: Path, moment: str
+) -> None:
+    """kill -9 of the parent, while the child reads what earlier runs left: no orphan goes on writing."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent / "ros")}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(folder)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        if moment == "while it catches up":
+            wait_until(lambda: (folder / "closures.npz").exists())
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not running(child))
+    finally:
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+    if (folder / "closures.npz").exists():
+        LoopCloser.load(folder / "closures.npz")  # whole
+
+
+def test_it_ends_with_its_input_even_while_it_catches_up(
+    config: Config, submaps: list[Submap], folder: Path
+) -> None:
+    """Where the kernel does not end it, the end of its standard input does."""
+    command = [sys.executable, "-m", "gpgmap_ros.closure.worker", str(os.getpid())]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        pickle.dump(Start(config, folder, 1000), child.stdin)
+        child.stdin.flush()
+        assert isinstance(pickle.load(child.stdout), Restored)
+        child.stdin.close()
+        assert child.wait(PATIENCE) == 0
+    finally:
+        child.kill()
+        child.wait()
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def running(pid: int) -> bool:
+    """Zombies do not count: nobody may be there to bury them."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_file_that_means_nothing_is_set_aside_and_made_again(
+    listener: Any, submaps: list[Submap], folder: Path
+) -> None:
+    """The bytes are whole, the covariance of a closure is not one: the process must not end at every start."""
+    first = listener(folder, next_id=len(submaps))
+    first.process.start()
+    before = first.next(Update, earlier=True)
+    first.process.close()
+    path = folder / "closures.npz"
+    saved = read_session(path)
+    assert saved.found, "the file has comparisons"
+    found = {
+        pair: replace(item, verdict=True, closure=replace(item.closure, covariance=-np.eye(6)))
+        for pair, item in saved.found.items()
+    }
+    write_session(path, saved.stations, found, saved.rejected, False)
+    one = listener(folder, next_id=len(submaps))
+    one.process.start()
+    assert "positive definite" in one.next(Problem).text
+    after = one.next(Update, earlier=True)
+    np.testing.assert_allclose(after.poses, before.poses, atol=1e-9)
+    np.testing.assert_array_equal(after.accepted, before.accepted)
+    assert (folder / "closures.npz.damaged").exists()
+
+
+def test_a_file_about_other_submaps_is_set_aside(listener: Any, submaps: list[Submap], folder: Path) -> None:
+    first = listener(folder, next_id=len(submaps))
+    first.process.start()
+    first.next(Update, earlier=True)
+    first.process.close()
+    path = folder / "closures.npz"
+    saved = read_session(path)
+    other = [replace(station, first_stamp=station.first_stamp + 1) for station in saved.stations]
+    write_session(path, other, saved.found, saved.rejected, False)
+    one = listener(folder, next_id=len(submaps))
+    one.process.start()
+    assert "about another submap" in one.next(Problem).text
+    assert len(one.next(Update, earlier=True).ids) == len(submaps)

@@ -29,8 +29,6 @@ from gpgmap_ros.mapping import SubmapStore
 from gpgmap_ros.nodes.messages import nanoseconds, pose_message, pose_of, time_message, transform_of
 from gpgmap_ros.pipeline import MappingPipeline
 
-pytest.importorskip("gtsam")
-
 ALL = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 CALLED = "/mapping_node"
 
@@ -247,6 +245,50 @@ def test_it_finds_itself_in_yesterdays_map(
     # yesterday's odometry frame is the map: there it stood then, with the drift of then
     expected = begin.T_odom_robot
     assert np.linalg.norm((T_map_odom - expected)[:2, 3]) < 0.4
+
+
+def test_a_restarted_node_says_what_it_found_and_what_can_be_rejected(
+    client: RosClient, start_node: Any, steps: list[Step], tmp_path: Path
+) -> None:
+    """No cloud comes: the folder alone is enough for the path, the markers and the closures."""
+    folder = tmp_path / "maps"
+    config = with_settings(Config(), {**PARAMETERS, "map_folder": str(folder)})
+    pipeline = MappingPipeline(config)
+    for step in steps:
+        pipeline.add_cloud(step.points, step.T_odom_robot, step.stamp)
+    pipeline.finish_submap("shutdown")
+    count = len(SubmapStore(folder / "submaps", config))
+    node = start_node(*ros_arguments(map_folder=folder))
+    paths = client.listen(PathMessage, f"{CALLED}/path", LATCHED)
+    markers = client.listen(MarkerArray, f"{CALLED}/closure_markers", LATCHED)
+    diagnostics = client.listen(DiagnosticArray, "/diagnostics", 10)
+    wait_for_text(node, f"{count} submaps of earlier runs are in the map folder")
+    client.spin_until(lambda: paths and markers, "the path of the earlier drive", 300.0)
+    assert f"found {count} submaps of 1 earlier drives" in node.tail(200)
+    dots = next(m for m in markers[-1].markers if m.ns == "submaps")
+    lines = next(m for m in markers[-1].markers if m.ns == "closures")
+    assert len(dots.points) == count
+    assert len(lines.points) >= 2 * 3
+    # the end of the path is where the robot was, not where its odometry put it
+    start = steps[0].T_world_robot @ inverse(steps[0].T_odom_robot)
+    by_stamp = {step.stamp: step for step in steps}
+    end = by_stamp[nanoseconds(paths[-1].poses[-1].header.stamp)]
+    assert np.linalg.norm((start @ pose_of(paths[-1].poses[-1].pose) - end.T_world_robot)[:2, 3]) < 0.4
+    client.spin_until(
+        lambda: any("of earlier drives" in s.message for m in diagnostics for s in m.status),
+        "diagnostics of the earlier drives",
+    )
+    for name, expected in (
+        ("500-501", "there is no closure between submaps 500 and 501; there are "),
+        ("9" * 5000 + "-1", "set it to the numbers of two submaps"),
+    ):
+        value = ParameterValue(type=ParameterType.PARAMETER_STRING, string_value=name)
+        request = SetParameters.Request(parameters=[Parameter(name="closure.reject", value=value)])
+        assert client.call(SetParameters, f"{CALLED}/set_parameters", request).results[0].successful
+        answer = client.call(Trigger, f"{CALLED}/reject_closure", Trigger.Request())
+        assert not answer.success
+        assert expected in answer.message
+    assert node.running()
 
 
 def test_without_a_folder_there_is_no_global_map_and_it_says_why(

@@ -1,0 +1,272 @@
+"""The log of a session: what a killed program leaves is read, nothing that was kept is lost, nonsense is refused."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpgmap_ros.closure import ClosureConfig, LoopCloser
+from gpgmap_ros.closure.consistency import Closure
+from gpgmap_ros.closure.session_file import read_session, write_session
+from gpgmap_ros.closure.session_log import SessionLog, log_path
+from gpgmap_ros.closure.stations import Found, Station
+from gpgmap_ros.geometry import inverse
+from gpgmap_ros.mapping import ArchiveError, GPGMap, gpgmap_from_points
+from gpgmap_ros.mapping.submaps import Submap, Track
+
+CONFIG = ClosureConfig(threads=1, min_path=1e6)
+
+
+@pytest.fixture(scope="module")
+def ground() -> GPGMap:
+    rng = np.random.default_rng(0)
+    xy = rng.uniform(-8.0, 8.0, (2000, 2))
+    return gpgmap_from_points(np.column_stack([xy, np.sin(xy[:, 0]) + np.cos(xy[:, 1] / 2.0)]), 1.0)
+
+
+def shifted(x: float) -> np.ndarray:
+    T = np.eye(4)
+    T[0, 3] = x
+    return T
+
+
+def submap_of(number: int, ground: GPGMap) -> Submap:
+    stamps = number * 1000 + np.arange(40, dtype=np.int64)
+    track = Track(stamps, np.array([shifted(0.1 * k) for k in range(40)]))
+    return Submap(
+        number, 5, shifted(4.0 * number), ground, number * 1000, number * 1000 + 900, 4.0, "x", track
+    )
+
+
+def content(closer: LoopCloser) -> list[object]:
+    """Everything that is kept, to compare."""
+    stations = [
+        (s.id, s.drive, s.driven, s.T_odom_submap.tolist(), s.stamps.tolist(), s.track.tolist())
+        for s in closer.stations
+    ]
+    return [stations, [(c.a, c.b, c.accepted, c.reason, c.T_a_b.tolist()) for c in closer.closures]]
+
+
+def test_what_is_kept_step_by_step_is_what_is_saved_at_once(ground: GPGMap, tmp_path: Path) -> None:
+    path = tmp_path / "closures.npz"
+    closer, logged = LoopCloser(CONFIG), 0
+    for number in range(60):
+        closer.add(submap_of(number, ground))
+        closer.keep(path)
+        logged += log_path(path).exists()
+        again = LoopCloser.load(path, CONFIG, lambda _: ground) if number % 13 == 0 else None
+        if again is not None:
+            assert content(again) == content(closer)
+            closer = again  # and goes on from what was read
+    assert logged > 40, "most submaps are appended, not written with all others again"
+    closer.save(tmp_path / "once.npz", surfaces=False)
+    assert content(LoopCloser.load(tmp_path / "once.npz", CONFIG)) == content(LoopCloser.load(path, CONFIG))
+
+
+def test_what_is_written_is_a_small_multiple_of_what_is_kept(ground: GPGMap, tmp_path: Path) -> None:
+    path = tmp_path / "closures.npz"
+    closer, total, last = LoopCloser(CONFIG), 0, (0, 0)
+    for number in range(120):
+        closer.add(submap_of(number, ground))
+        closer.keep(path)
+        log = log_path(path).stat().st_size if log_path(path).exists() else 0
+        now = (path.stat().st_mtime_ns, log)
+        total += log - last[1] if now[0] == last[0] else path.stat().st_size
+        last = now
+    kept = path.stat().st_size + last[1]
+    assert total < 4.0 * kept
+
+
+def test_a_log_cut_anywhere_keeps_all_whole_records(ground: GPGMap, tmp_path: Path) -> None:
+    """As after kill -9, or a power cut, at any moment of an append."""
+    path = tmp_path / "closures.npz"
+    closer = LoopCloser(CONFIG)
+    ends: dict[int, int] = {}
+    number = 0
+    while len(ends) < 3:
+        closer.add(submap_of(number, ground))
+        closer.keep(path)
+        number += 1
+        if log_path(path).exists():
+            ends[log_path(path).stat().st_size] = number
+        else:
+            ends.clear()  # it was merged into the file
+    whole = log_path(path).read_bytes()
+    before = len(read_session(path).stations)
+    for cut in [
+        0,
+        5,
+        25,
+        29,
+        30,
+        *(end + d for end in ends for d in (-1, 0, 1, 9)),
+        *range(31, len(whole), 997),
+    ]:
+        log_path(path).write_bytes(whole[:cut])
+        expected = max([count for end, count in ends.items() if end <= cut], default=before)
+        loaded = LoopCloser.load(path, CONFIG, lambda _: ground)
+        assert len(loaded.stations) == expected, cut
+        # and it goes on over what was left unfinished
+        loaded.add(submap_of(expected, ground))
+        loaded.keep(path)
+        assert len(LoopCloser.load(path, CONFIG, lambda _: ground).stations) == expected + 1
+        # the file may have been written anew
+        write_session(path, closer.stations[:before], {}, [], False)
+
+
+def test_blocks_that_did_not_reach_the_disk_are_dropped(ground: GPGMap, tmp_path: Path) -> None:
+    path = tmp_path / "closures.npz"
+    closer = LoopCloser(CONFIG)
+    while not log_path(path).exists():
+        closer.add(submap_of(len(closer.stations), ground))
+        closer.keep(path)
+    data = bytearray(log_path(path).read_bytes())
+    data[-200:] = bytes(200)
+    log_path(path).write_bytes(data)
+    assert len(LoopCloser.load(path, CONFIG, lambda _: ground).stations) == len(closer.stations) - 1
+
+
+def test_killed_between_the_file_and_the_log_nothing_is_there_twice(ground: GPGMap, tmp_path: Path) -> None:
+    path = tmp_path / "closures.npz"
+    closer = LoopCloser(CONFIG)
+    while not log_path(path).exists():
+        closer.add(submap_of(len(closer.stations), ground))
+        closer.keep(path)
+    shutil.copy(log_path(path), tmp_path / "old.log")
+    closer.save(path, surfaces=False)
+    assert not log_path(path).exists()
+    shutil.copy(tmp_path / "old.log", log_path(path))  # as if it had not been removed yet
+    loaded = LoopCloser.load(path, CONFIG, lambda _: ground)
+    assert content(loaded) == content(closer)
+    loaded.add(submap_of(len(loaded.stations), ground))
+    loaded.keep(path)
+    assert len(LoopCloser.load(path, CONFIG, lambda _: ground).stations) == len(closer.stations) + 1
+
+
+def test_a_log_of_another_file_is_refused(ground: GPGMap, tmp_path: Path) -> None:
+    path = tmp_path / "closures.npz"
+    closer = LoopCloser(CONFIG)
+    while not log_path(path).exists():
+        closer.add(submap_of(len(closer.stations), ground))
+        closer.keep(path)
+    write_session(path, [], {}, [], False)
+    with pytest.raises(ArchiveError, match="it continues a file of"):
+        LoopCloser.load(path, CONFIG)
+    log_path(path).write_bytes(b"something else altogether, and long enough to have a header")
+    with pytest.raises(ArchiveError, match="no log of closures"):
+        LoopCloser.load(path, CONFIG)
+
+
+def test_rejections_are_kept(ground: GPGMap, tmp_path: Path) -> None:
+    path = tmp_path / "closures.npz"
+    stations, found = session(8)
+    write_session(path, stations, found, [], False)
+    closer = LoopCloser.load(path, CONFIG, lambda _: ground)
+    closer.reject(0, 7)
+    closer.keep(path)
+    assert log_path(path).exists()
+    (closure,) = LoopCloser.load(path, CONFIG, lambda _: ground).closures
+    assert closure.reason == "rejected by request"
+
+
+# ------------------------------------------------ whole bytes, impossible numbers
+
+
+def session(count: int) -> tuple[list[Station], dict[tuple[int, int], Found]]:
+    stations = [
+        Station(
+            k, str(k), 5, shifted(4.0 * k), 1000 * k, 4.0 * k, 4.0, 9.0,
+            np.array([1000 * k, 1000 * k + 1]), np.tile(np.eye(4), (2, 1, 1)),
+        )
+        for k in range(count)
+    ]  # fmt: skip
+    T = inverse(stations[0].T_odom_submap) @ stations[-1].T_odom_submap
+    closure = Closure(str(count - 1), "0", T, 0.01 * np.eye(6))
+    return stations, {(0, count - 1): Found(closure, 0.99, 3.0, 0.5, True, "it fits")}
+
+
+def with_closure(found: dict[tuple[int, int], Found], **changes: object) -> dict[tuple[int, int], Found]:
+    return {pair: replace(item, closure=replace(item.closure, **changes)) for pair, item in found.items()}
+
+
+NAN_POSE = np.eye(4)
+NAN_POSE[0, 3] = np.nan
+INDEFINITE = np.diag([1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("pose", "rigid"),
+        ("mirror", "rigid"),
+        ("track", "track"),
+        ("twice", "twice"),
+        ("driven", "driven"),
+        ("closure pose", "rigid"),
+        ("covariance", "positive definite"),
+        ("nan covariance", "positive definite"),
+        ("unknown submap", "no submap 7"),
+        ("itself", "one submap"),
+        ("rejected", "there is none"),
+        ("probability", "not in 0 to 1"),
+        ("score", "score"),
+    ],
+)
+def test_a_file_that_means_nothing_is_refused(what: str, why: str, tmp_path: Path) -> None:
+    stations, found = session(4)
+    rejected: list[tuple[int, int]] = []
+    (pair, item) = next(iter(found.items()))
+    if what == "pose":
+        stations[2] = replace(stations[2], T_odom_submap=NAN_POSE)
+    elif what == "mirror":
+        stations[2] = replace(stations[2], T_odom_submap=np.diag([1.0, -1.0, 1.0, 1.0]))
+    elif what == "track":
+        stations[1] = replace(stations[1], track=np.full((2, 4, 4), np.inf))
+    elif what == "twice":
+        stations.append(stations[1])
+    elif what == "driven":
+        stations[1] = replace(stations[1], driven=float("nan"))
+    elif what == "closure pose":
+        found = with_closure(found, T_target_source=NAN_POSE)
+    elif what == "covariance":
+        found = with_closure(found, covariance=INDEFINITE)
+    elif what == "nan covariance":
+        found = with_closure(found, covariance=np.full((6, 6), np.nan))
+    elif what == "unknown submap":
+        found = {(0, 7): item}
+    elif what == "itself":
+        found = {(2, 2): item}
+    elif what == "rejected":
+        rejected = [(1, 2)]
+    elif what == "probability":
+        found = {pair: replace(item, probability=2.0)}
+    elif what == "score":
+        found = {pair: replace(item, score=float("nan"))}
+    path = tmp_path / "closures.npz"
+    write_session(path, stations, found, rejected, False)
+    with pytest.raises(ArchiveError, match=why):
+        LoopCloser.load(path, CONFIG)
+    if what == "twice":
+        return  # in the log that is what a program leaves which was killed while it merged
+    whole, _ = session(4)
+    write_session(path, whole[:0], {}, [], False)
+    log = SessionLog.begin(path, 0, 0)
+    assert log.append([(station, found if k == 3 else {}) for k, station in enumerate(stations)], rejected)
+    with pytest.raises(ArchiveError, match=why):
+        LoopCloser.load(path, CONFIG)
+
+
+def test_an_old_file_is_read_and_goes_on_with_a_log(ground: GPGMap, tmp_path: Path) -> None:
+    """Files of earlier versions have no log beside them."""
+    path = tmp_path / "closures.npz"
+    stations, found = session(40)
+    write_session(path, stations, found, [], False)
+    closer = LoopCloser.load(path, CONFIG, lambda _: ground)
+    closer.add(submap_of(40, ground))
+    closer.keep(path)
+    assert log_path(path).exists()
+    assert len(LoopCloser.load(path, CONFIG, lambda _: ground).stations) == 41
