@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rosbags.rosbag2 import Reader, Writer
@@ -57,14 +58,18 @@ def write_bag(path: Path, messages: Iterable[Stamped], store: Any = None) -> Non
     store: of the messages' types, where some are not ROS 2's own
     """
     store = store or get_typestore(STORE)
-    staged = path.with_name(path.name + ".new")
-    shutil.rmtree(staged, ignore_errors=True)
-    with Writer(staged, version=9) as writer:
-        connections: dict[str, Any] = {}
-        for item in messages:
-            kind = item.message.__msgtype__
-            if item.topic not in connections:
-                connections[item.topic] = writer.add_connection(item.topic, kind, typestore=store)
-            writer.write(connections[item.topic], item.time, store.serialize_cdr(item.message, kind))
-    shutil.rmtree(path, ignore_errors=True)
-    staged.rename(path)
+    if path.exists() and not (path / "metadata.yaml").is_file():
+        raise BagError(f"{path}: is there already and no bag: name another, or move it away")
+    # the recorder names its file after the folder, so that one must have its last name from the beginning
+    with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        staged = Path(folder) / path.name
+        with Writer(staged, version=9) as writer:
+            connections: dict[str, Any] = {}
+            for item in messages:
+                kind = item.message.__msgtype__
+                if item.topic not in connections:
+                    connections[item.topic] = writer.add_connection(item.topic, kind, typestore=store)
+                writer.write(connections[item.topic], item.time, store.serialize_cdr(item.message, kind))
+        if path.exists():
+            shutil.rmtree(path)
+        staged.rename(path)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gp_core.grid import Grid
 from gpgmap_ros.config import Config
 from gpgmap_ros.io.geotiff import Crs, write_geotiff
+from gpgmap_ros.io.scratch import ScratchLayer
 from gpgmap_ros.io.staged import staged
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import BASE, POSE_VARIANCE
+
+Array = NDArray[Any]
 
 UNITS = {
     "elevation": "m",
@@ -68,16 +73,28 @@ def write_geotiffs(
 
 def write_map_npz(path: Path, gpgmap: GPGMap, crs: Crs) -> None:
     """Layers of the posterior `[iy, ix]`, origin (x, y of the corner of cell (0, 0)), resolution, frame, EPSG code."""
-    with staged(path) as beside, beside.open("wb") as file:
-        np.savez_compressed(
-            file,
-            **{name: gpgmap[name] for name in (*BASE, POSE_VARIANCE) if name in gpgmap.layers},
-            origin=np.array(gpgmap.grid.origin),
-            resolution=gpgmap.grid.resolution,
-            frame_id=gpgmap.frame_id,
-            stamp=gpgmap.stamp,
-            epsg=crs.epsg,
-        )
+    layers = {name: gpgmap[name] for name in (*BASE, POSE_VARIANCE) if name in gpgmap.layers}
+    write_layers_npz(path, layers, gpgmap.grid, gpgmap.frame_id, gpgmap.stamp, crs)
+
+
+def write_layers_npz(
+    path: Path, layers: Mapping[str, Array | ScratchLayer], grid: Grid, frame_id: str, stamp: int, crs: Crs
+) -> None:
+    """As `write_map_npz`, from layers that are in memory or in files."""
+    plain = {
+        "origin": np.array(grid.origin),
+        "resolution": np.array(grid.resolution),
+        "frame_id": np.array(frame_id),
+        "stamp": np.array(stamp),
+        "epsg": np.array(crs.epsg),
+    }
+    with staged(path) as beside, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, layer in {**layers, **plain}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                if isinstance(layer, ScratchLayer):
+                    layer.write_npy(member)
+                else:
+                    np.lib.format.write_array(member, np.asarray(layer), allow_pickle=False)
 
 
 def read_map_npz(path: Path, config: Config | None = None) -> tuple[GPGMap, Crs]:

@@ -150,11 +150,31 @@ class Survey:
         """Points taken in."""
         return sum(extent.count for extent in self._extents.values())
 
+    @property
+    def cells_near_points(self) -> int:
+        """Cells of the map in tiles with points: no more than these can be known."""
+        spacing_x, spacing_y = self._prior.spacing
+        area = len(self._extents) * spacing_x * spacing_y * TILE_BLOCKS**2
+        return int(area / self.config.mapping.resolution**2)
+
+    @property
+    def bytes_stored(self) -> int:
+        """Of the tiles on disk, were they full."""
+        return len(self._stored) * TILE_BYTES
+
+    @property
+    def bytes_in_memory(self) -> int:
+        return len(self._tiles) * TILE_BYTES
+
     def limit_memory(self, memory: int) -> None:
         """Keep tiles of at most so many bytes in memory, and four at least; the others go to the disk."""
         self._most = max(LEAST_TILES, memory // TILE_BYTES)
         while len(self._tiles) > self._most:
             self._store(*self._tiles.popitem(last=False))
+
+    def close(self) -> None:
+        """Free the memory of the tiles, when all windows have been made."""
+        self._tiles.clear()
 
     def add(self, xyz: Array) -> None:
         """Take in points (N, 3), all finite."""

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points.source import Array, PointSource, rows_of
 
+SMALL_BYTES = 1 << 16
+"""For what is read as a whole: an offset, a code, a name."""
+
 
 def open_npz(path: Path) -> PointSource:
     """`xyz` or `points` (N, 3), or `x`, `y`, `z`; `offset` (3,) is added; `epsg` or `crs` says what they refer to."""
@@ -30,7 +33,14 @@ def open_npz(path: Path) -> PointSource:
             f"it has neither xyz, points, nor x, y, z, but {', '.join(sorted(names)) or 'nothing'}"
         )
     members = [whole] if whole else ["x", "y", "z"]
-    count = _npy_shape(path, members[0])[0]
+    shapes = [_npy_shape(path, member) for member in members]
+    count = shapes[0][0]
+    if whole and (len(shapes[0]) != 2 or shapes[0][1] < 3):
+        raise ValueError(f"'{whole}' has shape {shapes[0]}, expected (N, 3)")
+    if not whole and any(shape != (count,) for shape in shapes):
+        raise ValueError(
+            f"x, y and z have the shapes {', '.join(map(str, shapes))}, expected three times (N,)"
+        )
 
     def read(stride: int) -> Iterator[Array]:
         streams = [_npy_rows(path, member, stride) for member in members]
@@ -49,6 +59,11 @@ def _npz_crs(plain: dict[str, Any]) -> Crs:
 
 
 def _small_arrays(path: Path, names: list[str]) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:
+        for name in names:
+            size = archive.getinfo(f"{name}.npy").file_size
+            if size > SMALL_BYTES:
+                raise ValueError(f"its '{name}' has {size:,} bytes, expected a few numbers")
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in names}
 
@@ -67,8 +82,8 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 def _npy_shape(path: Path, member: str) -> tuple[int, ...]:
     with zipfile.ZipFile(path) as archive, archive.open(f"{member}.npy") as file:
         shape, _ = _npy_header(file)
-    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] < 3):
-        raise ValueError(f"'{member}' has shape {shape}, expected (N, 3)")
+    if not shape:
+        raise ValueError(f"'{member}' is a single number, expected (N, 3)")
     return shape
 
 
