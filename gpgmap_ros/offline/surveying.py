@@ -45,7 +45,7 @@ CELLS_PER_SCALE = 5.0
 """Length scale over edge of a cell, unless told: what the relief between points can be drawn with."""
 TREND_SCALES = 8.0
 """Edge of the trend's cells in length scales."""
-WINDOWS = ((2 * TILE, 230 << 20, 100 << 20), (TILE, 110 << 20, 0))
+WINDOWS = ((2 * TILE, 260 << 20, 100 << 20), (TILE, 150 << 20, 0))
 """Cells along a window that is solved at once (whole tiles of the GeoTIFFs), the memory that takes, and the memory for
 tiles with which it is worthwhile: the larger one computes less twice."""
 NPZ_CELLS = 30_000_000

@@ -20,8 +20,7 @@ SMALL_BYTES = 1 << 16
 
 def open_npz(path: Path) -> PointSource:
     """`xyz` or `points` (N, 3), or `x`, `y`, `z`; `offset` (3,) is added; `epsg` or `crs` says what they refer to."""
-    with zipfile.ZipFile(path) as archive:
-        names = {name.removesuffix(".npy") for name in archive.namelist()}
+    names = _checked_names(path)
     plain = _small_arrays(path, [name for name in ("offset", "epsg", "crs") if name in names])
     offset = np.asarray(plain.get("offset", np.zeros(3)), dtype=np.float64)
     if offset.shape != (3,):
@@ -50,8 +49,25 @@ def open_npz(path: Path) -> PointSource:
     return PointSource(path, count, crs, read)
 
 
+def _checked_names(path: Path) -> set[str]:
+    """The arrays in an archive. A damaged list of contents must not make an offset disappear: every entry is looked at."""
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            if not info.filename.endswith(".npy"):
+                raise ValueError(
+                    f"it holds {info.filename!r}, expected arrays (.npy): it is damaged, or no NPZ"
+                )
+            archive.open(info).close()  # compares the entry with what is at its place
+        names = [info.filename.removesuffix(".npy") for info in archive.infolist()]
+    if len(set(names)) < len(names):
+        raise ValueError("it holds an array twice: it is damaged")
+    return set(names)
+
+
 def _npz_crs(plain: dict[str, Any]) -> Crs:
     if "epsg" in plain:
+        if np.shape(plain["epsg"]) != () or plain["epsg"].dtype.kind not in "iu":
+            raise ValueError("its epsg is no whole number")
         return Crs(int(plain["epsg"]))
     text = str(plain.get("crs", ""))
     match = re.search(r"EPSG:?\s*(\d+)", text, re.IGNORECASE)

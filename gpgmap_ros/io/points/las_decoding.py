@@ -26,11 +26,11 @@ HEADER, POINTS, NONE, FAILURE, END = b"H", b"P", b"N", b"F", b"E"
 FRAME = struct.Struct("<cQ")
 PIECE = 250_000
 """Points decoded at a time."""
-SECONDS_PER_PIECE = 8
-"""Of a processor, for a piece: a thirtieth of it is usual."""
+SECONDS, POINTS_PER_SECOND = 2, 50_000
+"""Of a processor: for any step, and for decoding; usual are a hundredth, and a million points or more."""
 SPARE_BYTES = 400 << 20
 """Memory beyond the size of the file."""
-POINTS_PER_BYTE = 1000
+POINTS_PER_BYTE = 100
 """No LAZ file of real points has more: one that says so would be decoded for hours."""
 PLACES, AT_EACH = 16, 4096
 """Where classes are looked up, and how many points there."""
@@ -65,6 +65,8 @@ def main() -> None:
             return
         except BaseException as error:  # a panic of the native decoder is no Exception
             text = " ".join(str(error).split()) or type(error).__name__
+            if type(error).__module__.split(".")[0] in ("lazrs", "pyo3_runtime"):
+                text = f"its compressed points end early or are damaged ({text}): copy it again"
             kind = NONE if isinstance(error, NoneOfClass) else FAILURE
             send(out, kind, text.encode(errors="replace"))
 
@@ -83,11 +85,11 @@ def limit_memory(path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (SPARE_BYTES + size, hard))
 
 
-def limit_time() -> None:
-    """From now on. Beyond it the system ends this process, wherever it is."""
+def limit_time(points: int = 0) -> None:
+    """For the next step, in which so many points are decoded. Beyond it the system ends this process, wherever it is."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     used = time.process_time()
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + 1 + SECONDS_PER_PIECE, hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + 1 + SECONDS + points // POINTS_PER_SECOND, hard))
 
 
 def largest_mb() -> float:
@@ -123,7 +125,7 @@ def described(path: Path) -> dict[str, Any]:
             size, starts = count, range(min(count, 1))
         classes: dict[int, int] = {}
         for start in starts:
-            limit_time()
+            limit_time(PIECE)
             reader.seek(start)
             add_classes(classes, np.asarray(reader.read_points(min(size, count - start)).classification))
         records = [
@@ -143,7 +145,7 @@ def decoded(path: Path, stride: int, classes: list[int] | None) -> Iterator[NDAr
         count = int(header.point_count)
         size = PIECE if stride == 1 else PIECE // 4
         for start in range(0, count, size * stride):
-            limit_time()
+            limit_time(min(size, count - start))
             if stride > 1:
                 reader.seek(start)
             points = reader.read_points(min(size, count - start))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -25,8 +26,8 @@ PIECE = 1_000_000
 LARGEST = 1e9
 """Metres. A coordinate beyond it is none: no system has such, and cells could not be counted there."""
 READING_ERRORS = (
-    OSError, ValueError, LookupError, EOFError, RuntimeError, MemoryError, ArithmeticError, struct.error,
-    zlib.error, zipfile.BadZipFile,
+    OSError, ValueError, LookupError, TypeError, EOFError, SyntaxError, RuntimeError, MemoryError, ArithmeticError,
+    struct.error, tokenize.TokenError, zlib.error, zipfile.BadZipFile,
 )  # fmt: skip
 """What libraries raise over a damaged file."""
 
@@ -104,7 +105,9 @@ def unreadable(path: Path, error: BaseException) -> PointFileError:
     said = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MemoryError):
         said = f"it asks for more memory than there is ({said}): it is damaged, or too large for this machine"
-    elif isinstance(error, LookupError | ArithmeticError | struct.error):
+    elif isinstance(
+        error, LookupError | TypeError | SyntaxError | ArithmeticError | struct.error | tokenize.TokenError
+    ):
         said = f"its header is damaged ({type(error).__name__}: {said})"
     elif isinstance(error, OSError) and error.strerror:
         said = error.strerror
