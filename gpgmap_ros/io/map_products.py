@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from gp_core.grid import Grid
 from gpgmap_ros.config import Config
 from gpgmap_ros.io.geotiff import Crs, write_geotiff
+from gpgmap_ros.io.npz import array_sizes
+from gpgmap_ros.io.points.source import LARGEST, READING_ERRORS
 from gpgmap_ros.io.scratch import ScratchLayer
 from gpgmap_ros.io.staged import staged
 from gpgmap_ros.mapping import GPGMap
@@ -43,6 +45,10 @@ GEOTIFF_LAYERS = (
     "slope",
     "traversability",
 )
+
+
+MOST_CELLS = 50_000_000
+"""Cells of a map in one file: more than any command writes."""
 
 
 class MapError(ValueError):
@@ -98,20 +104,47 @@ def write_layers_npz(
 
 
 def read_map_npz(path: Path, config: Config | None = None) -> tuple[GPGMap, Crs]:
-    """A map that `write_map_npz` wrote. MapError where it is another file."""
+    """A map that `write_map_npz` wrote. MapError where it is another file, damaged, or says what can't be true."""
     try:
+        sizes = array_sizes(path)
+        missing = [name for name in (*BASE, "origin", "resolution") if name not in sizes]
+        if missing:
+            raise MapError(f"{path}: no map: it lacks {', '.join(missing)}")
+        if max(sizes.values()) > 4 * MOST_CELLS + 1024:
+            raise MapError(f"{path}: no map: it has layers of more than {MOST_CELLS:,} cells")
         with np.load(path, allow_pickle=False) as file:
-            missing = [name for name in (*BASE, "origin", "resolution") if name not in file.files]
-            if missing:
-                raise MapError(f"{path}: no map: it lacks {', '.join(missing)}")
             layers = {name: file[name] for name in (*BASE, POSE_VARIANCE) if name in file.files}
             origin, resolution = file["origin"], float(file["resolution"])
             frame = str(file["frame_id"]) if "frame_id" in file.files else "map"
             stamp = int(file["stamp"]) if "stamp" in file.files else 0
             epsg = int(file["epsg"]) if "epsg" in file.files else 0
+    except MapError:
+        raise
     except FileNotFoundError:
         raise MapError(f"{path}: there is no such file") from None
-    except (OSError, zipfile.BadZipFile, KeyError, EOFError) as error:
-        raise MapError(f"{path}: can't be read: {error}") from error
+    except READING_ERRORS as error:
+        raise MapError(f"{path}: can't be read: {' '.join(str(error).split())}") from error
+    wrong = _contradiction(layers, origin, resolution, stamp, epsg)
+    if wrong:
+        raise MapError(f"{path}: damaged: {wrong}")
     grid = Grid((float(origin[0]), float(origin[1])), layers["elevation"].shape, resolution)
     return GPGMap(grid, layers, frame, stamp, config or Config()), Crs(epsg, name=f"local frame '{frame}'")
+
+
+def _contradiction(layers: dict[str, Array], origin: Array, resolution: float, stamp: int, epsg: int) -> str:
+    """What can't be true of a map; empty where all can."""
+    shape = layers["elevation"].shape
+    for name, layer in layers.items():
+        if layer.shape != shape or layer.ndim != 2 or not layer.size or layer.dtype != np.float32:
+            return f"its layer '{name}' is {layer.dtype} {layer.shape}, expected float32 {shape}"
+        if np.isinf(layer).any():
+            return f"its layer '{name}' has infinite values"
+        if name.endswith("variance") and (layer < 0.0).any():
+            return f"its layer '{name}' has negative values"
+    if origin.shape != (2,) or origin.dtype.kind not in "fiu" or not (np.abs(origin) <= LARGEST).all():
+        return "its origin is no place"
+    if not 0.0 < resolution <= LARGEST:
+        return f"its cells have an edge of {resolution:g} m"
+    if not 0 <= stamp < 2**63 or not 0 <= epsg < 2**16:
+        return f"its stamp {stamp} or EPSG code {epsg} is none"
+    return ""

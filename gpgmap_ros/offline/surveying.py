@@ -82,7 +82,7 @@ def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
     if "mapping.resolution" not in given:
         if np.ptp(sample[:, :2], axis=0).min() <= 0.0:
             raise SurveyError(
-                "the points lie on a line or at one place, so that no cells can be chosen:"
+                f"{names_of(sources)}: the points lie on a line or at one place, so that no cells can be chosen:"
                 " give them, as in --set mapping.resolution=1"
             )
         changes["mapping.resolution"] = nice(1.0 / np.sqrt(density))
@@ -122,13 +122,16 @@ def sample_of(sources: list[PointSource]) -> Array:
     sample = np.concatenate(found)
     del found
     if len(sample) < LEAST_POINTS:
-        names = ", ".join(str(source.path) for source in sources)
         raise SurveyError(
-            f"{names}: only {len(sample)} points that can be used: a map needs {LEAST_POINTS} at least"
+            f"{names_of(sources)}: only {len(sample)} points that can be used: a map needs {LEAST_POINTS} at least"
             " (of LAS files, see --class)"
         )
     far = outlying_points(np.ascontiguousarray(sample[:, :2]))
     return sample[~far] if far.any() else sample
+
+
+def names_of(sources: list[PointSource]) -> str:
+    return ", ".join(str(source.path) for source in sources)
 
 
 def ground_area(sample: Array) -> float:

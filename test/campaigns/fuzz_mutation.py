@@ -7,6 +7,7 @@ import io
 import json
 import re
 import struct
+import tokenize
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -48,6 +49,11 @@ VALUES = (
 FLOATS = (np.nan, np.inf, -np.inf, 1e300, -1e300, -1.0, 0.0, 1e-320)
 MEMBER_LIMIT = 1 << 24
 """Bytes of a member of an archive that is taken apart."""
+
+UNREADABLE = (
+    ValueError, TypeError, LookupError, EOFError, OSError, SyntaxError, MemoryError, tokenize.TokenError,
+)  # fmt: skip
+"""What NumPy raises over an array that is damaged already."""
 
 Random = np.random.Generator
 
@@ -166,7 +172,7 @@ def _changed_array(member: bytes, rng: Random) -> bytes:
     """Other values, another type or another shape in an .npy file."""
     try:
         array = np.load(io.BytesIO(member), allow_pickle=False)
-    except (ValueError, EOFError, OSError, SyntaxError):
+    except UNREADABLE:
         return damaged(member, rng)
     what = int(rng.integers(4))
     if what == 0 and array.size and array.dtype.kind in "fiu":
@@ -219,7 +225,7 @@ def _repair_checksum(members: dict[str, bytes]) -> None:
     for name in sorted(item.removesuffix(".npy") for item in members if item != checksum):
         try:
             array = np.load(io.BytesIO(members[f"{name}.npy"]), allow_pickle=False)
-        except (ValueError, EOFError, OSError, KeyError, SyntaxError, MemoryError):
+        except UNREADABLE:
             return  # refused whatever the checksum says
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())

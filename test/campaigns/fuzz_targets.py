@@ -277,7 +277,7 @@ def some_submap(number: int = 0) -> Any:
 
     config = with_settings(
         CONFIG,
-        {"submap.size": 6.0, "submap.resolution": 0.3, "submap.length_scale": 1.0, "submap.min_area": 0.1},
+        {"submap.size": 6.0, "submap.resolution": 0.3, "submap.length_scale": 1.0},
     )
     builder = SubmapBuilder(config, np.eye(4), 10**18, 10**18)
     T = np.eye(4)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgmap_ros.io.geotiff import Crs
+from gpgmap_ros.io.npz import array_sizes
 from gpgmap_ros.io.points.source import Array, PointSource, rows_of
 
 SMALL_BYTES = 1 << 16
@@ -20,8 +21,9 @@ SMALL_BYTES = 1 << 16
 
 def open_npz(path: Path) -> PointSource:
     """`xyz` or `points` (N, 3), or `x`, `y`, `z`; `offset` (3,) is added; `epsg` or `crs` says what they refer to."""
-    names = _checked_names(path)
-    plain = _small_arrays(path, [name for name in ("offset", "epsg", "crs") if name in names])
+    sizes = array_sizes(path)
+    names = set(sizes)
+    plain = _small_arrays(path, {name: sizes[name] for name in ("offset", "epsg", "crs") if name in sizes})
     offset = np.asarray(plain.get("offset", np.zeros(3)), dtype=np.float64)
     if offset.shape != (3,):
         raise ValueError(f"its offset must be 3 numbers, it has shape {offset.shape}")
@@ -49,21 +51,6 @@ def open_npz(path: Path) -> PointSource:
     return PointSource(path, count, crs, read)
 
 
-def _checked_names(path: Path) -> set[str]:
-    """The arrays in an archive. A damaged list of contents must not make an offset disappear: every entry is looked at."""
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            if not info.filename.endswith(".npy"):
-                raise ValueError(
-                    f"it holds {info.filename!r}, expected arrays (.npy): it is damaged, or no NPZ"
-                )
-            archive.open(info).close()  # compares the entry with what is at its place
-        names = [info.filename.removesuffix(".npy") for info in archive.infolist()]
-    if len(set(names)) < len(names):
-        raise ValueError("it holds an array twice: it is damaged")
-    return set(names)
-
-
 def _npz_crs(plain: dict[str, Any]) -> Crs:
     if "epsg" in plain:
         if np.shape(plain["epsg"]) != () or plain["epsg"].dtype.kind not in "iu":
@@ -74,14 +61,13 @@ def _npz_crs(plain: dict[str, Any]) -> Crs:
     return Crs(int(match[1])) if match else Crs(name=text)
 
 
-def _small_arrays(path: Path, names: list[str]) -> dict[str, Any]:
-    with zipfile.ZipFile(path) as archive:
-        for name in names:
-            size = archive.getinfo(f"{name}.npy").file_size
-            if size > SMALL_BYTES:
-                raise ValueError(f"its '{name}' has {size:,} bytes, expected a few numbers")
+def _small_arrays(path: Path, sizes: dict[str, int]) -> dict[str, Any]:
+    """sizes: bytes of the arrays that are read"""
+    for name, size in sizes.items():
+        if size > SMALL_BYTES:
+            raise ValueError(f"its '{name}' has {size:,} bytes, expected a few numbers")
     with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in names}
+        return {name: file[name] for name in sizes}
 
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:

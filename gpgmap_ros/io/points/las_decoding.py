@@ -86,7 +86,7 @@ def limit_memory(path: Path) -> None:
 
 
 def limit_time(points: int = 0) -> None:
-    """For the next step, in which so many points are decoded. Beyond it the system ends this process, wherever it is."""
+    """For the next step, which decodes so many points. Beyond it the system ends this process, wherever it is."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     used = time.process_time()
     resource.setrlimit(resource.RLIMIT_CPU, (int(used) + 1 + SECONDS + points // POINTS_PER_SECOND, hard))
