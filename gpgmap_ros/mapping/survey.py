@@ -38,7 +38,10 @@ Key = tuple[int, int]
 
 TILE_BLOCKS = 64
 """Blocks along a tile: 2.9 MB of statistics, which stay in the processor's cache while points are added."""
-TILE_BYTES = TILE_BLOCKS**2 * 8 * 88
+BLOCK_BYTES = 8 * 88
+TILE_BYTES = TILE_BLOCKS**2 * BLOCK_BYTES
+BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 20 << 20
+"""Of a window while it is solved: statistics in copies, bytes per cell, and what does not depend on its size."""
 LEAST_TILES = 4
 """Tiles that are always in memory: around a corner."""
 MOST_TILES_AT_ONCE = 1 << 18
@@ -267,6 +270,16 @@ class Survey:
                     array[at] = file[name]
         return s
 
+    def window_bytes(self, cells: int) -> int:
+        """Memory that a window of so many cells along each side takes while it is solved: measured, not derived."""
+        mapping = self.config.mapping
+        side = cells * mapping.resolution + 2.0 * HALO * mapping.length_scale
+        blocks = side**2 / (self._prior.spacing[0] * self._prior.spacing[1])
+        return (
+            int(BLOCK_COPIES * BLOCK_BYTES * blocks + CELL_BYTES * (side / mapping.resolution) ** 2)
+            + SPARE_BYTES
+        )
+
     # -- the map -----------------------------------------------------------------------------------------
 
     @property
@@ -297,6 +310,7 @@ class Survey:
             return None
         window = ElevationMap(mapping, (x + 0.5 * width * edge, y + 0.5 * height * edge))
         window.restore(blocks, 0.0)
+        del blocks  # copied: the solver needs the room
         relief = window.gpgmap(config=self.config)
         part = np.s_[margin : margin + height, margin : margin + width]
         layers = {name: relief[name][part].astype(np.float64) for name in BASE}

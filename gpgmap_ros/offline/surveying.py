@@ -27,7 +27,7 @@ from gpgmap_ros.mapping.cells import cell_ids
 from gpgmap_ros.mapping.layers import BASE
 from gpgmap_ros.mapping.outliers import outlying_points
 from gpgmap_ros.mapping.survey import Survey, Trend, trend_of
-from gpgmap_ros.memory import resident_bytes
+from gpgmap_ros.memory import give_back, resident_bytes
 from gpgmap_ros.offline.results import PICTURES, made
 from gpgmap_ros.report.content import MOST_CELLS, Content, encoded_layers, settings_rows, shrunk
 from gpgmap_ros.report.page import write_report
@@ -45,9 +45,10 @@ CELLS_PER_SCALE = 5.0
 """Length scale over edge of a cell, unless told: what the relief between points can be drawn with."""
 TREND_SCALES = 8.0
 """Edge of the trend's cells in length scales."""
-WINDOWS = ((2 * TILE, 260 << 20, 100 << 20), (TILE, 150 << 20, 0))
-"""Cells along a window that is solved at once (whole tiles of the GeoTIFFs), the memory that takes, and the memory for
-tiles with which it is worthwhile: the larger one computes less twice."""
+WINDOWS = (2 * TILE, TILE)
+"""Cells along a window that is solved at once, whole tiles of the GeoTIFFs: the larger one computes less twice."""
+TILES_WORTHWHILE = 100 << 20
+"""Memory that the larger window must leave for tiles."""
 NPZ_CELLS = 30_000_000
 """Beyond it only GeoTIFFs are written: an NPZ can't be written piece by piece."""
 
@@ -222,6 +223,7 @@ def collect(
 
 def tile_memory(memory: int, sources: list[PointSource], working: int) -> int:
     """Bytes for tiles: of all that may be used, what the process, its work and the decoder of LAS files leave."""
+    give_back()
     decoder = max((source.decoder_bytes for source in sources), default=0)
     return memory - resident_bytes() - working - decoder
 
@@ -246,11 +248,12 @@ def windows(survey: Survey, edge: int) -> Iterator[tuple[slice, slice]]:
 
 def prepare_solving(survey: Survey, memory: int) -> int:
     """Keep as many tiles as the memory for all (bytes) leaves beside the solver; cells along a window."""
+    give_back()
     room = memory - (resident_bytes() - survey.bytes_in_memory)
-    edge, working = next(
-        ((edge, working) for edge, working, tiles in WINDOWS if room - working >= tiles), WINDOWS[-1][:2]
-    )
-    survey.limit_memory(room - working)
+    large, small = WINDOWS
+    edge = large if room - survey.window_bytes(large) >= TILES_WORTHWHILE else small
+    survey.limit_memory(room - survey.window_bytes(edge))
+    give_back()
     return edge
 
 
@@ -299,6 +302,7 @@ def write_survey(
         }
         for number, (down, across) in enumerate(parts):
             part = survey.window(down, across)
+            give_back()
             progress(number, len(parts))
             for name, layer in base.items():
                 layer.write(down, across, empty_cells(down, across) if part is None else part[name])
