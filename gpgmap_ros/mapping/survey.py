@@ -40,7 +40,7 @@ TILE_BLOCKS = 64
 """Blocks along a tile: 2.9 MB of statistics, which stay in the processor's cache while points are added."""
 BLOCK_BYTES = 8 * 88
 TILE_BYTES = TILE_BLOCKS**2 * BLOCK_BYTES
-BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 20 << 20
+BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 70 << 20
 """Of a window while it is solved: statistics in copies, bytes per cell, and what does not depend on its size."""
 LEAST_TILES = 4
 """Tiles that are always in memory: around a corner."""
