@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gp_core.grid import Grid
 from gpgmap_ros.config import Config
 from gpgmap_ros.io.geotiff import Crs, write_geotiff
-from gpgmap_ros.io.npz import array_sizes
+from gpgmap_ros.io.npz import array_sizes, read_arrays
 from gpgmap_ros.io.points.source import LARGEST, READING_ERRORS
 from gpgmap_ros.io.scratch import ScratchLayer
 from gpgmap_ros.io.staged import staged
@@ -112,12 +112,12 @@ def read_map_npz(path: Path, config: Config | None = None) -> tuple[GPGMap, Crs]
             raise MapError(f"{path}: no map: it lacks {', '.join(missing)}")
         if max(sizes.values()) > 4 * MOST_CELLS + 1024:
             raise MapError(f"{path}: no map: it has layers of more than {MOST_CELLS:,} cells")
-        with np.load(path, allow_pickle=False) as file:
-            layers = {name: file[name] for name in (*BASE, POSE_VARIANCE) if name in file.files}
-            origin, resolution = file["origin"], float(file["resolution"])
-            frame = str(file["frame_id"]) if "frame_id" in file.files else "map"
-            stamp = int(file["stamp"]) if "stamp" in file.files else 0
-            epsg = int(file["epsg"]) if "epsg" in file.files else 0
+        plain = ("origin", "resolution", "frame_id", "stamp", "epsg")
+        arrays = read_arrays(path, [name for name in (*BASE, POSE_VARIANCE, *plain) if name in sizes])
+        layers = {name: arrays[name] for name in (*BASE, POSE_VARIANCE) if name in arrays}
+        origin, resolution = arrays["origin"], float(arrays["resolution"])
+        frame = str(arrays.get("frame_id", "map"))
+        stamp, epsg = int(arrays.get("stamp", 0)), int(arrays.get("epsg", 0))
     except MapError:
         raise
     except FileNotFoundError:

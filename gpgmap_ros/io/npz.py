@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 def array_sizes(path: Path) -> dict[str, int]:
@@ -24,3 +29,13 @@ def array_sizes(path: Path) -> dict[str, int]:
                 raise ValueError(f"it holds '{name}' twice: it is damaged")
             sizes[name] = info.file_size
     return sizes
+
+
+def read_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Some arrays of an archive. ValueError where one is none: NumPy hands out its bytes then."""
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in names}
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"its '{name}' is no array: it is damaged")
+    return arrays

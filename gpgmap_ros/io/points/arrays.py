@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgmap_ros.io.geotiff import Crs
-from gpgmap_ros.io.npz import array_sizes
+from gpgmap_ros.io.npz import array_sizes, read_arrays
 from gpgmap_ros.io.points.source import Array, PointSource, rows_of
 
 SMALL_BYTES = 1 << 16
@@ -66,8 +66,7 @@ def _small_arrays(path: Path, sizes: dict[str, int]) -> dict[str, Any]:
     for name, size in sizes.items():
         if size > SMALL_BYTES:
             raise ValueError(f"its '{name}' has {size:,} bytes, expected a few numbers")
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in sizes}
+    return read_arrays(path, sizes)
 
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
