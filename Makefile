@@ -10,12 +10,14 @@ export COLCON_HOME := $(CACHE)/colcon
 # PYTHON=/path/to/python3.12 chooses the interpreter; empty: the first that fits
 export PYTHON
 
-.PHONY: help demo test test-robot lint bench docs setup setup-dev setup-robot lock sbom clean distclean
+.PHONY: help demo test test-robot fuzz chaos lint bench docs setup setup-dev setup-robot lock sbom clean distclean
 
 help:
 	@echo 'make demo       set up, drive a rover over real relief, map it live over ROS 2, show the pictures'
 	@echo 'make test       set up and run the tests'
 	@echo 'make test-robot the tests with the versions that a robot has (Ubuntu 24.04, Python 3.12), in .venv-robot'
+	@echo 'make fuzz       ten minutes of damaged files against every reader (ARGS="--seed 7 --seconds 600")'
+	@echo 'make chaos      fifteen minutes of kills, storms and full disks against the running node'
 	@echo 'make lint       ruff, and mypy (strict) on gp_core'
 	@echo 'make bench      measure speed and accuracy, peers in the same run'
 	@echo 'make docs       write the parts of the documentation that are made from the code'
@@ -34,6 +36,12 @@ test: setup-dev
 
 test-robot: setup-robot
 	@"$(CURDIR)/.venv-robot/bin/python" -m pytest -n 2 --dist worksteal --basetemp="$(CACHE)/pytest-robot" $(ARGS)
+
+fuzz: setup-dev
+	@"$(BIN)/python" -P test/campaigns/fuzz.py $(ARGS)
+
+chaos: setup-dev
+	@"$(BIN)/python" -P test/campaigns/chaos.py $(ARGS)
 
 lint: setup-dev
 	@"$(BIN)/ruff" check .

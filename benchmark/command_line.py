@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 SURVEY_EDGE = 300.0  # metres
+MEMORY = 512  # MB
 TARGET_REPLAY, TARGET_POINTS = 20.0, 5e6
 
 
@@ -129,6 +130,42 @@ def survey(folder: Path, count: int) -> None:
     file.unlink()
 
 
+def survey_of_laz(folder: Path, count: int) -> None:
+    """The same points as LAZ and as NPZ: points per second of reading alone and of the command, and memory held."""
+    import laspy
+
+    from gpgmap_ros.io.points import open_points
+
+    rng = np.random.default_rng(0)
+    xyz = np.column_stack(
+        [np.sort(rng.uniform(0.0, 1000.0, count)), rng.uniform(0.0, 1000.0, count), np.zeros(count)]
+    )
+    xyz[:, 2] = 5.0 * np.sin(xyz[:, 0] / 20.0) + 0.05 * rng.normal(size=count)
+    header = laspy.LasHeader(point_format=6, version="1.4")
+    header.offsets, header.scales = [0.0, 0.0, 0.0], [0.001] * 3
+    las = laspy.LasData(header)
+    las.x, las.y, las.z = xyz.T
+    las.write(folder / "points.laz")
+    np.savez(folder / "points.npz", xyz=xyz.astype(np.float32))
+    for name in ("points.laz", "points.npz"):
+        begin = time.monotonic()
+        read = sum(len(piece) for piece in open_points(folder / name).pieces())
+        alone = read / (time.monotonic() - begin)
+        summary, clock, _ = gpgmap(
+            "map",
+            folder / name,
+            "--out",
+            folder / f"map_{name}",
+            "--memory",
+            MEMORY,
+            "--set",
+            "mapping.resolution=1",
+        )
+        print(f"  {name}: {count:,} points   {alone / 1e6:5.2f} M points/s read"
+              f"   {summary['points']['per_second'] / 1e6:5.2f} M points/s read and added"
+              f"   {summary['largest_memory_mb']:5.0f} MB of {MEMORY} allowed   {clock:5.1f} s in all")  # fmt: skip
+
+
 def profile(folder: Path, bag: Path) -> None:
     """The functions in which a replay spends its time, by their own time."""
     command = ["-m", "gpgmap_ros.cli", "replay", str(bag), "--out", str(folder / "profiled")]
@@ -148,6 +185,7 @@ def main() -> None:
     )
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--points", type=int, nargs="*", default=[2_000_000, 20_000_000])
+    parser.add_argument("--laz", type=int, default=5_000_000, help="points of the LAZ file")
     parser.add_argument(
         "--record",
         action="store_true",
@@ -168,6 +206,8 @@ def main() -> None:
         print(f"gpgmap map, NPZ, {SURVEY_EDGE:.0f} x {SURVEY_EDGE:.0f} m in cells of 0.5 m ({target}):")
         for count in arguments.points or ():
             survey(folder, count)
+        print(f"gpgmap map --memory {MEMORY}, 1 x 1 km in cells of 1 m:")
+        survey_of_laz(folder, arguments.laz)
 
 
 if __name__ == "__main__":

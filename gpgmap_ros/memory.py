@@ -7,8 +7,11 @@ instead of 260.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import resource
 import sys
+from pathlib import Path
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # malloc.h
 HEAPS = 2
@@ -26,3 +29,29 @@ def keep_flat() -> bool:
         return False
     settings = ((M_ARENA_MAX, HEAPS), (M_TRIM_THRESHOLD, KEPT), (M_MMAP_THRESHOLD, LARGE))
     return all(mallopt(name, value) == 1 for name, value in settings)
+
+
+def give_back() -> None:
+    """Return freed memory to the system, where the C library can: it keeps what lies between arrays in use."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def resident_bytes() -> int:
+    """What this process holds in memory now; 0 where the system does not say."""
+    return int(_status("VmRSS"))
+
+
+def largest_bytes() -> int:
+    """What this process has held at most."""
+    # of getrusage, Linux lets a child begin with its parent's
+    return int(_status("VmHWM")) or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _status(name: str) -> int:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    return int(lines[name].split()[0]) * 1024

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -121,16 +122,17 @@ MARK = "run.json"
 
 
 def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
-    """A new, empty folder that this process owns: the one asked for, or `name` with a number where that exists."""
+    """A new, empty folder that this process owns: the one asked for, or `name`.
+
+    With a number behind the name where that exists and must not be replaced.
+    """
     if wanted is None:
         wanted, number = Path(name), 2
-        while wanted.exists():
+        while wanted.exists() and not (overwrite and _replaceable(wanted)):
             wanted, number = Path(f"{name}_{number}"), number + 1
-    elif wanted.exists() and (
-        not wanted.is_dir() or any(path.name != LOCK_FILE for path in wanted.iterdir())
-    ):
-        ours = (wanted / MARK).exists()
-        if not ours:
+    check_output(wanted)
+    if wanted.exists() and any(path.name != LOCK_FILE for path in wanted.iterdir()):
+        if not _replaceable(wanted):
             raise UsageError(f"{wanted} has other files in it: name an empty or a new folder with --out")
         if not overwrite:
             raise UsageError(
@@ -140,6 +142,21 @@ def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
             shutil.rmtree(wanted)
     _OWNED.append(FolderLock(wanted, *OWNER))
     return wanted
+
+
+def _replaceable(folder: Path) -> bool:
+    return (folder / MARK).exists()
+
+
+def check_output(wanted: Path | None) -> None:
+    """UsageError where no folder can be made there. Worth calling before hours of work."""
+    if wanted is None:
+        return
+    there = next(path for path in (wanted, *wanted.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(f"--out {wanted}: {there} is a file: name a folder that is new or empty")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"--out {wanted}: nothing may be written in {there}: name another folder")
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:

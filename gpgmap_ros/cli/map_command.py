@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import resource
+import contextlib
+import errno
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from gpgmap_ros.cli.common import (
     add_json,
     add_output,
     add_settings,
+    check_output,
     config_from,
     given_settings,
     output_folder,
@@ -22,11 +25,16 @@ from gpgmap_ros.cli.common import (
 )
 from gpgmap_ros.progress import ProgressBar
 
+LEAST_MEMORY = 400
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk that is full, a quota that is used up, a file that may not grow."""
+
 DESCRIPTION = """Map point cloud files: LAS, LAZ, PLY, PCD, XYZ (text) and NPZ (xyz or x, y, z; offset; epsg), any
 number and any size.
 
-Points are read once, piece by piece, and forgotten: memory depends on the area, not on the number
-of points, and tiles that do not fit go to the disk. Coordinates and their system are kept
+Points are read once, piece by piece, and forgotten: memory stays below --memory whatever their number,
+and what does not fit goes to the disk. A few points far from all others are left out and named.
+Coordinates and their system are kept
 (GeoTIFF). Resolution, length scale, relief and noise are read off a sample unless you give them. Of
 classified LAS files the ground points are used."""
 EXAMPLES = """examples:
@@ -51,9 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory",
         type=int,
-        default=512,
+        default=1024,
         metavar="MB",
-        help="for statistics; the rest is on disk (default: 512)",
+        help="memory to use at most; what does not fit is on disk while it runs (default: 1024)",
+    )
+    parser.add_argument(
+        "--keep-outliers",
+        action="store_true",
+        help="map also points that lie far from all others (default: they are left out and named)",
     )
     add_json(parser)
     add_settings(parser)
@@ -63,13 +76,26 @@ def run(arguments: argparse.Namespace) -> None:
     begin = time.monotonic()
     config, given = config_from(arguments), given_settings(arguments)
     epsg, classes = epsg_from(arguments.crs), classes_from(arguments.classes)
-    if arguments.memory < 16:
-        raise UsageError(f"--memory {arguments.memory}: at least 16 MB are needed")
+    if arguments.memory < LEAST_MEMORY:
+        raise UsageError(
+            f"--memory {arguments.memory}: at least {LEAST_MEMORY} MB are needed (the program itself takes 300)"
+        )
     from gpgmap_ros.io.points import open_points
+    from gpgmap_ros.io.points.decoder import decoder
     from gpgmap_ros.io.run_folder import RunFolder
     from gpgmap_ros.io.staged import write_json
-    from gpgmap_ros.offline.surveying import collect, plan, remove_tiles, survey_report, write_survey
+    from gpgmap_ros.memory import keep_flat, largest_bytes
+    from gpgmap_ros.offline.surveying import (
+        collect,
+        plan,
+        remove_tiles,
+        room_needed,
+        survey_report,
+        write_survey,
+    )
 
+    keep_flat()
+    check_output(arguments.out)
     sources = [open_points(path, epsg, classes) for path in arguments.files]
     crs, warnings = common_crs(sources)
     with ProgressBar("looking at a sample", 1) as bar:
@@ -84,7 +110,7 @@ def run(arguments: argparse.Namespace) -> None:
         "guesses": list(planned.guesses), "crs": crs.label, "warnings": warnings, "losses": [],
     }  # fmt: skip
     folder.begin(summary, planned.config)
-    tiles = folder.path / ".tiles"
+    tiles, needed = folder.path / ".tiles", 0
     try:
         start = time.monotonic()
         with ProgressBar("adding points", planned.points or 1) as bar:
@@ -96,18 +122,30 @@ def run(arguments: argparse.Namespace) -> None:
                     count, f"{count / 1e6:.1f} M points  {count / spent / 1e6:.1f} M/s  {left:.0f} s left"
                 )
 
-            survey, spent = collect(sources, planned, tiles, arguments.memory << 20, progress)
-        if not survey.count:
-            raise RuntimeError(f"no points: {', '.join(str(path) for path in arguments.files)} (see --class)")
+            survey, spent, notes = collect(
+                sources, planned, tiles, arguments.memory << 20, progress, arguments.keep_outliers
+            )
+        decoder.close()
+        warnings += notes
+        needed = room_needed(survey)
+        check_room(folder.path, needed)
         with ProgressBar("solving", 1) as bar:
             solve = time.monotonic()
             numbers, overview, small = write_survey(
                 folder,
                 survey,
                 crs,
+                tiles,
+                arguments.memory << 20,
                 lambda done, total: bar.update((done + 1) / total, f"window {done + 1} of {total}"),
             )
             solving = time.monotonic() - solve
+    except BaseException as error:
+        failure = failed(folder.path, error, needed)
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        with contextlib.suppress(OSError):
+            write_json(folder.summary, {**summary, "status": status, "error": str(failure)})
+        raise failure from (None if failure is error else error)
     finally:
         remove_tiles(tiles)
     grid = survey.grid
@@ -126,7 +164,7 @@ def run(arguments: argparse.Namespace) -> None:
             "reading": round(spent.reading, 3),
             "solving and writing": round(solving, 3),
         },
-        "largest_memory_mb": round(largest_memory(), 1),
+        "largest_memory_mb": round(largest_bytes() / 2**20 + decoder.largest_mb, 1),
         "seconds": {"all": round(time.monotonic() - begin, 3)},
     }  # fmt: skip
     survey_report(folder, summary, planned.config, overview, small, crs)
@@ -153,13 +191,30 @@ def run(arguments: argparse.Namespace) -> None:
     print(table(rows))
 
 
-def largest_memory() -> float:
-    """MB that this process has held at most. Of getrusage, Linux lets a child begin with its parent's."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        return float(lines["VmHWM"].split()[0]) / 1024.0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+def check_room(folder: Path, needed: int) -> None:
+    """RuntimeError where the results can't fit: they take at least half of what is reckoned."""
+    free = shutil.disk_usage(folder).free
+    if free < needed // 2:
+        raise RuntimeError(
+            f"{folder}: the results need about {size(needed)} of disk, {size(free)} are free: make room, name a folder"
+            " elsewhere with --out, or give larger cells with --set mapping.resolution"
+        )
+
+
+def failed(folder: Path, error: BaseException, needed: int) -> BaseException:
+    """The error; of a full disk with what is needed (bytes, 0 where not known yet), what is free and what to do."""
+    if not isinstance(error, OSError) or error.errno not in FULL:
+        return error
+    reckoned = f"about {size(needed)} are needed in all, " if needed else ""
+    free = shutil.disk_usage(folder).free
+    return RuntimeError(
+        f"{folder}: can't be written ({error.strerror}): {reckoned}{size(free)} are free: make room, or name a folder"
+        " elsewhere with --out"
+    )
+
+
+def size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 10**9 else f"{count / 1e6:,.0f} MB"
 
 
 def epsg_from(text: str | None) -> int:

@@ -50,6 +50,10 @@ def run(arguments: argparse.Namespace) -> None:
     config = config_from(arguments)
     if not arguments.out.parent.is_dir():
         raise UsageError(f"--out {arguments.out}: there is no folder {arguments.out.parent}")
+    if arguments.out.is_dir():
+        raise UsageError(f"--out {arguments.out}: is a folder: name a file")
+    if arguments.resolution is not None and not 0.001 <= arguments.resolution <= 100.0:
+        raise UsageError(f"--resolution {arguments.resolution:g}: expected metres from 0.001 to 100")
     try:
         source = open_map(arguments.source, config, arguments.resolution)
         target = open_map(arguments.target, config, arguments.resolution)

@@ -56,6 +56,8 @@ def run(arguments: argparse.Namespace) -> None:
     config = config_from(arguments)
     if not arguments.out.parent.is_dir():
         raise UsageError(f"--out {arguments.out}: there is no folder {arguments.out.parent}")
+    if arguments.out.is_dir():
+        raise UsageError(f"--out {arguments.out}: is a folder: name a file")
     files = [path for path in arguments.sources if path.suffix.lower() in SUFFIXES]
     if files and len(files) < len(arguments.sources):
         raise UsageError("name recordings or point cloud files, not both")

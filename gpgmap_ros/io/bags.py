@@ -58,6 +58,8 @@ def write_bag(path: Path, messages: Iterable[Stamped], store: Any = None) -> Non
     store: of the messages' types, where some are not ROS 2's own
     """
     store = store or get_typestore(STORE)
+    if path.exists() and not (path / "metadata.yaml").is_file():
+        raise BagError(f"{path}: is there already and no bag: name another, or move it away")
     with atomic_folder(path) as staged, Writer(staged, version=9) as writer:
         connections: dict[str, Any] = {}
         for item in messages:

@@ -16,6 +16,10 @@ from gpgmap_ros.transform_buffer import NANOSECONDS
 Array = NDArray[np.float64]
 
 
+FARTHEST = 1e9
+"""Metres."""
+
+
 class TrajectoryError(ValueError):
     """A file that is no trajectory: which line, and why."""
 
@@ -84,6 +88,10 @@ def read_tum(path: Path) -> Trajectory:
         if len(values) != 8 or not np.isfinite(values).all() or np.linalg.norm(values[4:]) < 1e-6:
             raise TrajectoryError(
                 f"{path}: line {number}: expected 'time x y z qx qy qz qw', got {line[:60]!r}"
+            )
+        if abs(values[0]) * NANOSECONDS >= 2**63 or max(map(abs, values[1:4])) > FARTHEST:
+            raise TrajectoryError(
+                f"{path}: line {number}: no time or place can be that far away: {line[:60]!r}"
             )
         seconds, _, fraction = parts[0].partition(".")
         exact = seconds.lstrip("-").isdigit() and (fraction.isdigit() or not fraction)

@@ -18,24 +18,34 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter, map_coordinates
 
 from gp_core.compiled import compiled
 from gp_core.grid import Grid
 from gp_core.grid.axes import Axis
-from gp_core.grid.blocks import blocks_of
-from gp_core.grid.statistics import Statistics, locate
+from gp_core.grid.statistics import COUNT, Statistics, locate
 from gp_core.grid.workers import Workers
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import BASE
+from gpgmap_ros.mapping.outliers import outlying_cells
 from gpgmap_ros.mapping.window import Blocks, prototype
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Key = tuple[int, int]
 
 TILE_BLOCKS = 64
 """Blocks along a tile: 2.9 MB of statistics, which stay in the processor's cache while points are added."""
+BLOCK_BYTES = 8 * 88
+TILE_BYTES = TILE_BLOCKS**2 * BLOCK_BYTES
+BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 70 << 20
+"""Of a window while it is solved: statistics in copies, bytes per cell, and what does not depend on its size."""
+LEAST_TILES = 4
+"""Tiles that are always in memory: around a corner."""
+MOST_TILES_AT_ONCE = 1 << 18
+"""Tiles over whose box a piece of points is sorted in one go; one that reaches farther is divided first."""
 HALO = 8.0
 """Length scales around a window whose blocks are solved with it: beyond, a correlation is e^-32."""
 
@@ -69,18 +79,54 @@ def trend_of(xyz: Array, edge: float) -> Trend:
     count = np.bincount(flat, minlength=rows * columns).reshape(rows, columns).astype(np.float64)
     mean = float(xyz[:, 2].mean())
     total = np.bincount(flat, xyz[:, 2] - mean, minlength=rows * columns).reshape(rows, columns)
-    share = np.where(count > 0, 1.0, 0.0)
-    average = np.where(count > 0, total / np.maximum(count, 1.0), 0.0)
-    heights, known = np.zeros_like(total), np.zeros(total.shape, dtype=bool)
-    # holes are filled from farther and farther around, until there are none
-    width = 0.7
-    while not known.all():
-        weight = gaussian_filter(share, width, mode="constant")
-        fill = ~known & (weight > 1e-3)
-        heights[fill] = (gaussian_filter(average * share, width, mode="constant")[fill]) / weight[fill]
-        known |= fill
-        width *= 2.0
+    heights = _smoothed(np.where(count > 0, total / np.maximum(count, 1.0), 0.0), count > 0)
     return Trend(heights + mean, (float(low[0] + edge / 2.0), float(low[1] + edge / 2.0)), edge)
+
+
+def _smoothed(average: Array, known: Mask) -> Array:
+    """Known cells smoothed over their neighbours; holes filled from the same with cells twice as large, and so on.
+
+    The number of levels is the logarithm of the number of cells: it ends however far apart the known cells are.
+    """
+    weight = gaussian_filter(known.astype(np.float64), 0.7, mode="constant")
+    reached = weight > 1e-3
+    heights = np.where(
+        reached,
+        gaussian_filter(np.where(known, average, 0.0), 0.7, mode="constant") / np.maximum(weight, 1e-3),
+        0.0,
+    )
+    if reached.all() or average.size == 1:
+        return heights
+    count, total = _doubled(known.astype(np.float64)), _doubled(np.where(known, average, 0.0))
+    coarse = _smoothed(total / np.maximum(count, 1.0), count > 0.0)
+    # middles of the fine cells in units of the coarse ones; level beyond the outermost middles
+    at = np.meshgrid(*((np.arange(size) - 0.5) / 2.0 for size in average.shape), indexing="ij")
+    filled = map_coordinates(coarse, np.stack(at), order=1, mode="nearest")
+    return np.where(reached, heights, filled)
+
+
+def _doubled(cells: Array) -> Array:
+    """Sums over squares of two by two cells."""
+    rows, columns = cells.shape
+    even = np.pad(cells, ((0, rows % 2), (0, columns % 2)))
+    return even[0::2, 0::2] + even[0::2, 1::2] + even[1::2, 0::2] + even[1::2, 1::2]  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """Points that were left out: their number, and the middles of the first few groups of them."""
+
+    count: int
+    places: tuple[tuple[float, float], ...]
+
+
+@dataclass
+class _Extent:
+    """Of the points in a tile: their number, and their box."""
+
+    count: int
+    low: Array
+    high: Array
 
 
 class Survey:
@@ -94,26 +140,60 @@ class Survey:
         self.config, self._trend, self._folder = config, trend, folder
         mapping = config.mapping
         self._prior = prototype(mapping.length_scale, mapping.relief_std, mapping.resolution).prior
-        self._tiles: OrderedDict[tuple[int, int], Statistics] = OrderedDict()
-        self._stored: set[tuple[int, int]] = set()
-        bytes_of_tile = TILE_BLOCKS**2 * 8 * 88
-        self._most = max(4, memory // bytes_of_tile)
+        self._tiles: OrderedDict[Key, Statistics] = OrderedDict()
+        self._stored: set[Key] = set()
+        self._changed: set[Key] = set()
+        self._extents: dict[Key, _Extent] = {}
+        self.limit_memory(memory)
         self._variance = np.array([config.noise.height_std**2])
         self._workers = Workers(None)
-        self.count = 0
-        self.low, self.high = np.full(2, np.inf), np.full(2, -np.inf)
+
+    @property
+    def count(self) -> int:
+        """Points taken in."""
+        return sum(extent.count for extent in self._extents.values())
+
+    @property
+    def cells_near_points(self) -> int:
+        """Cells of the map in tiles with points: no more than these can be known."""
+        spacing_x, spacing_y = self._prior.spacing
+        area = len(self._extents) * spacing_x * spacing_y * TILE_BLOCKS**2
+        return int(area / self.config.mapping.resolution**2)
+
+    @property
+    def bytes_stored(self) -> int:
+        """Of the tiles on disk, were they full."""
+        return len(self._stored) * TILE_BYTES
+
+    @property
+    def bytes_in_memory(self) -> int:
+        return len(self._tiles) * TILE_BYTES
+
+    def limit_memory(self, memory: int) -> None:
+        """Keep tiles of at most so many bytes in memory, and four at least; the others go to the disk."""
+        self._most = max(LEAST_TILES, memory // TILE_BYTES)
+        while len(self._tiles) > self._most:
+            self._store(*self._tiles.popitem(last=False))
+
+    def close(self) -> None:
+        """Free the memory of the tiles, when all windows have been made."""
+        self._tiles.clear()
 
     def add(self, xyz: Array) -> None:
         """Take in points (N, 3), all finite."""
         if not len(xyz):
             return
         xyz = np.ascontiguousarray(xyz)
-        self.count += len(xyz)
         low, high = _box(xyz)
-        self.low, self.high = np.minimum(self.low, low), np.maximum(self.high, high)
         edges = np.array([spacing * TILE_BLOCKS for spacing in self._prior.spacing])
         first = np.floor(low / edges).astype(np.int64)
         count = np.floor(high / edges).astype(np.int64) - first + 1
+        if count[0] > MOST_TILES_AT_ONCE // count[1]:
+            axis = int(np.argmax(count))
+            nearer = xyz[:, axis] < 0.5 * (low[axis] + high[axis])
+            self.add(xyz[nearer])
+            self.add(xyz[~nearer])
+            return
         trend = self._trend
         xy, z, starts = _by_tile(xyz, edges, first, count, trend.heights, *trend.origin, trend.edge)
         for number in np.flatnonzero(np.diff(starts)):
@@ -121,13 +201,32 @@ class Survey:
             row, column = divmod(int(number), int(count[0]))
             self._take((row + int(first[1]), column + int(first[0])), xy[part], z[part])
 
-    def _take(self, key: tuple[int, int], xy: Array, z: Array) -> None:
+    def _take(self, key: Key, xy: Array, z: Array) -> None:
         s = self._tile(key)
+        self._changed.add(key)
         everywhere = (-np.inf, -np.inf, np.inf, np.inf)
         located = locate(xy, z, self._variance, everywhere, s.x, s.y)
         s.take(located, 1.0, self._prior.unresolved, self._workers)
+        low, high = _box(xy)
+        extent = self._extents.setdefault(key, _Extent(0, low, high))
+        extent.count += len(xy)
+        extent.low, extent.high = np.minimum(extent.low, low), np.maximum(extent.high, high)
 
-    def _tile(self, key: tuple[int, int]) -> Statistics:
+    def leave_out_outliers(self) -> Outliers:
+        """Forget tiles with few points that lie far from all others; what they held. Call it when all points are in."""
+        keys = list(self._extents)
+        if not keys:
+            return Outliers(0, ())
+        counts = np.array([self._extents[key].count for key in keys])
+        far = [keys[k] for k in np.flatnonzero(outlying_cells(np.array(keys), counts))]
+        gone = [self._extents.pop(key) for key in far]
+        for key in far:
+            self._tiles.pop(key, None)
+            self._stored.discard(key)
+        middles = [0.5 * (extent.low + extent.high) for extent in gone[:3]]
+        return Outliers(sum(extent.count for extent in gone), tuple((float(x), float(y)) for x, y in middles))
+
+    def _tile(self, key: Key) -> Statistics:
         """The tile, from memory, from the disk, or new; the one not used for longest makes room."""
         if key in self._tiles:
             self._tiles.move_to_end(key)
@@ -137,15 +236,27 @@ class Survey:
         self._tiles[key] = self._loaded(key)
         return self._tiles[key]
 
-    def _path(self, key: tuple[int, int]) -> Path:
+    def _path(self, key: Key) -> Path:
         return self._folder / f"tile_{key[0]}_{key[1]}.npz"
 
-    def _store(self, key: tuple[int, int], s: Statistics) -> None:
+    def _store(self, key: Key, s: Statistics) -> None:
+        """Only the blocks with points: a tile at the edge of a survey is mostly empty."""
+        if key not in self._changed:
+            return
         self._folder.mkdir(parents=True, exist_ok=True)
-        np.savez(self._path(key), weights=s.weights, heights=s.heights, totals=s.totals)
+        at = np.nonzero(s.totals[..., COUNT] > 0.0)
+        np.savez(
+            self._path(key),
+            rows=at[0],
+            columns=at[1],
+            weights=s.weights[at],
+            heights=s.heights[at],
+            totals=s.totals[at],
+        )
         self._stored.add(key)
+        self._changed.discard(key)
 
-    def _loaded(self, key: tuple[int, int]) -> Statistics:
+    def _loaded(self, key: Key) -> Statistics:
         spacing_x, spacing_y = self._prior.spacing
         s = Statistics(
             Axis(spacing_x, key[1] * TILE_BLOCKS, TILE_BLOCKS),
@@ -154,8 +265,20 @@ class Survey:
         )
         if key in self._stored:
             with np.load(self._path(key)) as file:
-                s.weights, s.heights, s.totals = file["weights"], file["heights"], file["totals"]
+                at = file["rows"], file["columns"]
+                for array, name in zip(s.arrays, ("weights", "heights", "totals"), strict=True):
+                    array[at] = file[name]
         return s
+
+    def window_bytes(self, cells: int) -> int:
+        """Memory that a window of so many cells along each side takes while it is solved: measured, not derived."""
+        mapping = self.config.mapping
+        side = cells * mapping.resolution + 2.0 * HALO * mapping.length_scale
+        blocks = side**2 / (self._prior.spacing[0] * self._prior.spacing[1])
+        return (
+            int(BLOCK_COPIES * BLOCK_BYTES * blocks + CELL_BYTES * (side / mapping.resolution) ** 2)
+            + SPARE_BYTES
+        )
 
     # -- the map -----------------------------------------------------------------------------------------
 
@@ -163,8 +286,9 @@ class Survey:
     def grid(self) -> Grid:
         """Whole cells, with corners at whole multiples of the resolution, just large enough for all points."""
         edge = self.config.mapping.resolution
-        first = np.floor(self.low / edge)
-        columns, rows = (np.floor(self.high / edge) - first + 1).astype(int)
+        first = np.floor(np.min([extent.low for extent in self._extents.values()], axis=0) / edge)
+        last = np.floor(np.max([extent.high for extent in self._extents.values()], axis=0) / edge)
+        columns, rows = (last - first + 1).astype(int)
         return Grid((float(first[0] * edge), float(first[1] * edge)), (int(rows), int(columns)), edge)
 
     def window(self, rows: slice, columns: slice) -> GPGMap | None:
@@ -176,11 +300,17 @@ class Survey:
         mapping = dataclasses.replace(
             self.config.mapping, size_x=(width + 2 * margin) * edge, size_y=(height + 2 * margin) * edge
         )
-        window = ElevationMap(mapping, (x + 0.5 * width * edge, y + 0.5 * height * edge))
-        blocks = self._blocks(window.grid)
-        if blocks is None:
+        around = margin * edge
+        bounds = (x - around, y - around, x + width * edge + around, y + height * edge + around)
+        tiles = self._tiles_in(bounds)
+        if not tiles:
             return None
+        blocks = self._blocks(tiles, bounds)
+        if not len(blocks.index):
+            return None
+        window = ElevationMap(mapping, (x + 0.5 * width * edge, y + 0.5 * height * edge))
         window.restore(blocks, 0.0)
+        del blocks  # copied: the solver needs the room
         relief = window.gpgmap(config=self.config)
         part = np.s_[margin : margin + height, margin : margin + width]
         layers = {name: relief[name][part].astype(np.float64) for name in BASE}
@@ -195,40 +325,43 @@ class Survey:
         stack = {name: np.ascontiguousarray(layer, dtype=np.float32) for name, layer in layers.items()}
         return GPGMap(own, stack, "survey", 0, self.config)
 
-    def _blocks(self, grid: Grid) -> Blocks | None:
-        """The blocks with points that a window touches."""
-        spacing_x, spacing_y = self._prior.spacing
-        x_min, y_min, x_max, y_max = grid.bounds
-        found: list[Blocks] = []
-        for row in range(
-            int(y_min // (spacing_y * TILE_BLOCKS)), int(y_max // (spacing_y * TILE_BLOCKS)) + 1
-        ):
-            for column in range(
-                int(x_min // (spacing_x * TILE_BLOCKS)), int(x_max // (spacing_x * TILE_BLOCKS)) + 1
-            ):
-                if (row, column) in self._tiles or (row, column) in self._stored:
-                    found.append(
-                        _limited_blocks(self._tile((row, column)), 1.0 / self.config.mapping.finest_std**2)
-                    )
-        if not found or not any(len(item.index) for item in found):
-            return None
-        joined = {
-            name: np.concatenate([getattr(item, name) for item in found])
-            for name in ("index", "weights", "heights", "totals")
-        }
-        return Blocks(spacing=np.array([spacing_x, spacing_y]), reference=0.0, **joined)
+    def _tiles_in(self, bounds: tuple[float, float, float, float]) -> list[Key]:
+        """The tiles with points that a box (x_min, y_min, x_max, y_max) touches."""
+        edge_x, edge_y = (spacing * TILE_BLOCKS for spacing in self._prior.spacing)
+        rows = range(int(bounds[1] // edge_y), int(bounds[3] // edge_y) + 1)
+        columns = range(int(bounds[0] // edge_x), int(bounds[2] // edge_x) + 1)
+        return [(row, column) for row in rows for column in columns if (row, column) in self._extents]
 
+    def _blocks(self, tiles: list[Key], bounds: tuple[float, float, float, float]) -> Blocks:
+        """The blocks with points of some tiles, as far as a box touches them.
 
-def _limited_blocks(s: Statistics, most: float) -> Blocks:
-    """The blocks with points; where they weigh more than `most` (1 / m^2), all of them count less (finest_std)."""
-    blocks = blocks_of(s)
-    factor = np.minimum(1.0, most / blocks.weights[:, 0, 0])
-    return dataclasses.replace(
-        blocks,
-        weights=blocks.weights * factor[:, None, None],
-        heights=blocks.heights * factor[:, None, None],
-        totals=blocks.totals * factor[:, None],
-    )
+        Written tile by tile into arrays for all: the largest arrays of a window are here once, not twice.
+        """
+        first = np.floor(np.array([bounds[1], bounds[0]]) / self._prior.spacing[::-1]).astype(np.int64) - 1
+        last = np.floor(np.array([bounds[3], bounds[2]]) / self._prior.spacing[::-1]).astype(np.int64) + 1
+        most = 1.0 / self.config.mapping.finest_std**2
+        size = int(np.prod(last - first + 1))
+        index = np.empty((size, 2), dtype=np.int64)
+        sums = [np.empty((size, *array.shape[2:])) for array in self._tile(tiles[0]).arrays]
+        used = 0
+        for key in tiles:
+            s = self._tile(key)
+            corner = np.array([s.y.first, s.x.first])
+            low, high = np.maximum(first - corner, 0), np.minimum(last - corner + 1, TILE_BLOCKS)
+            part = np.s_[low[0] : high[0], low[1] : high[1]]
+            at = np.nonzero(s.weights[part][..., 0, 0] > 0.0)
+            to = slice(used, used + len(at[0]))
+            index[to] = np.column_stack(at) + low + corner
+            for array, sum_ in zip(s.arrays, sums, strict=True):
+                sum_[to] = array[part][at]
+            used = to.stop
+        weights, heights, totals = (sum_[:used] for sum_ in sums)
+        # where points weigh more than `finest_std` allows, all of them count less
+        factor = np.minimum(1.0, most / weights[:, 0, 0])
+        weights *= factor[:, None, None]
+        heights *= factor[:, None, None]
+        totals *= factor[:, None]
+        return Blocks(index[:used], np.array(self._prior.spacing), 0.0, weights, heights, totals)
 
 
 @compiled()

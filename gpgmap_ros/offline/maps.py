@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from gpgmap_ros.config import Config
 from gpgmap_ros.io.map_products import MapError, read_map_npz
+from gpgmap_ros.io.npz import array_sizes
 from gpgmap_ros.io.points import SUFFIXES, open_points
+from gpgmap_ros.io.points.source import READING_ERRORS
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.mapping import GPGMap, SubmapStore, gpgmap_from_points
 
@@ -31,9 +31,13 @@ def open_map(name: str, config: Config, resolution: float | None) -> GPGMap:
         run = RunFolder(path)
         run.check()
         return run.read_map()[0] if number is None else run.open_submaps().load(number).gpgmap
+    if not path.is_file():
+        raise MapError(f"{path}: no map: it is no regular file")
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as file:
-            names = set(file.files)
+        try:
+            names = set(array_sizes(path))
+        except READING_ERRORS as error:
+            raise MapError(f"{path}: can't be read: {' '.join(str(error).split())}") from error
         if "header" in names:
             store = SubmapStore(path.parent, config)
             found = [info.id for info in store.infos() if info.path.name == path.name]

@@ -17,14 +17,17 @@ from numpy.typing import NDArray
 from gp_core.grid import Grid
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.geotiff import TILE, Crs, GeoTiffWriter
-from gpgmap_ros.io.map_products import GEOTIFF_LAYERS, UNITS, write_map_npz
-from gpgmap_ros.io.points import PointSource
+from gpgmap_ros.io.map_products import GEOTIFF_LAYERS, UNITS, write_layers_npz
+from gpgmap_ros.io.points import NoPointsError, PointSource
 from gpgmap_ros.io.run_folder import RunFolder
+from gpgmap_ros.io.scratch import ScratchLayer
 from gpgmap_ros.io.staged import write_text
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.cells import cell_ids
 from gpgmap_ros.mapping.layers import BASE
+from gpgmap_ros.mapping.outliers import outlying_points
 from gpgmap_ros.mapping.survey import Survey, Trend, trend_of
+from gpgmap_ros.memory import give_back, resident_bytes
 from gpgmap_ros.offline.results import PICTURES, made
 from gpgmap_ros.report.content import MOST_CELLS, Content, encoded_layers, settings_rows, shrunk
 from gpgmap_ros.report.page import write_report
@@ -33,14 +36,25 @@ from gpgmap_ros.viz.rendering import STYLES, coloured, layer_values, png, shade,
 Array = NDArray[np.float64]
 
 SAMPLE = 1_000_000
+LEAST_POINTS = 10
+ADDING_BYTES = 150 << 20
+"""Memory beside the tiles while points are added: the pieces that are read and sorted."""
+MOST_MAP_CELLS = 40_000_000_000
+"""Cells of a map: 140 x 140 km in cells of 0.7 m. More are a mistake in the coordinates or the resolution."""
 CELLS_PER_SCALE = 5.0
 """Length scale over edge of a cell, unless told: what the relief between points can be drawn with."""
 TREND_SCALES = 8.0
 """Edge of the trend's cells in length scales."""
-WINDOW = 2 * TILE
-"""Cells along a window that is solved at once; whole tiles of the GeoTIFFs."""
+WINDOWS = (2 * TILE, TILE)
+"""Cells along a window that is solved at once, whole tiles of the GeoTIFFs: the larger one computes less twice."""
+TILES_WORTHWHILE = 100 << 20
+"""Memory that the larger window must leave for tiles."""
 NPZ_CELLS = 30_000_000
 """Beyond it only GeoTIFFs are written: an NPZ can't be written piece by piece."""
+
+
+class SurveyError(ValueError):
+    """No map can be made of these points: why, and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +74,18 @@ class Plan:
 
 def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
     """given: names of settings that are not to be guessed"""
-    sample = np.concatenate([source.sample(SAMPLE // len(sources)) for source in sources])
+    sample = sample_of(sources)
     counts = [source.count for source in sources]
     points = None if None in counts else sum(count or 0 for count in counts)
     density = (points or len(sample)) / ground_area(sample)
     changes: dict[str, float] = {}
     guesses = []
     if "mapping.resolution" not in given:
+        if np.ptp(sample[:, :2], axis=0).min() <= 0.0:
+            raise SurveyError(
+                f"{names_of(sources)}: the points lie on a line or at one place, so that no cells can be chosen:"
+                " give them, as in --set mapping.resolution=1"
+            )
         changes["mapping.resolution"] = nice(1.0 / np.sqrt(density))
         guesses.append(
             f"cells of {changes['mapping.resolution']:g} m: there are {density:.3g} points per square metre"
@@ -88,6 +107,32 @@ def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
             f"noise {changes['noise.height_std']:g} m: scatter within a cell where the ground is smoothest"
         )
     return Plan(with_settings(config, changes), trend, tuple(guesses), points, density)
+
+
+def sample_of(sources: list[PointSource]) -> Array:
+    """Points from all over the files, without those far from all others. SurveyError where they are too few."""
+    found: list[Array] = []
+    empty: list[NoPointsError] = []
+    for source in sources:
+        try:
+            found.append(source.sample(SAMPLE // len(sources)))
+        except NoPointsError as error:
+            empty.append(error)
+    if not found:
+        raise empty[0]
+    sample = np.concatenate(found)
+    del found
+    if len(sample) < LEAST_POINTS:
+        raise SurveyError(
+            f"{names_of(sources)}: only {len(sample)} points that can be used: a map needs {LEAST_POINTS} at least"
+            " (of LAS files, see --class)"
+        )
+    far = outlying_points(np.ascontiguousarray(sample[:, :2]))
+    return sample[~far] if far.any() else sample
+
+
+def names_of(sources: list[PointSource]) -> str:
+    return ", ".join(str(source.path) for source in sources)
 
 
 def ground_area(sample: Array) -> float:
@@ -136,19 +181,51 @@ class Spent:
 
 
 def collect(
-    sources: list[PointSource], planned: Plan, folder: Path, memory: int, progress: Callable[[int], None]
-) -> tuple[Survey, Spent]:
-    """Read all points once; the survey, and what it took. progress: told the points"""
+    sources: list[PointSource],
+    planned: Plan,
+    folder: Path,
+    memory: int,
+    progress: Callable[[int], None],
+    keep_outliers: bool = False,
+) -> tuple[Survey, Spent, list[str]]:
+    """Read all points once; the survey, what it took, and sentences about points that were left out.
+
+    memory: bytes that this process and the decoder may hold, see `tile_memory`; progress: told the points
+    """
     start, cpu = time.perf_counter(), time.process_time()
-    survey = Survey(planned.config, planned.trend, folder, memory)
-    adding = 0.0
+    survey = Survey(planned.config, planned.trend, folder, tile_memory(memory, sources, ADDING_BYTES))
+    adding, count, bad = 0.0, 0, 0
+    notes: list[str] = []
     for source in sources:
-        for piece in read_ahead(source.pieces()):
-            begin = time.perf_counter()
-            survey.add(piece)
-            adding += time.perf_counter() - begin
-            progress(survey.count)
-    return survey, Spent(adding, time.perf_counter() - start - adding, time.process_time() - cpu)
+        try:
+            for piece in read_ahead(source.pieces()):
+                begin = time.perf_counter()
+                survey.add(piece)
+                adding += time.perf_counter() - begin
+                count += len(piece)
+                progress(count)
+        except NoPointsError as error:
+            if len(sources) == 1:
+                raise
+            notes.append(str(error))
+        bad += source.left_out
+    if not count:
+        raise SurveyError("; ".join(notes) or f"{sources[0].path}: there are no points in it")
+    if bad:
+        notes.append(f"{bad:,} points have no usable coordinates (not finite, or beyond 1e9 m): left out")
+    if not keep_outliers and (outliers := survey.leave_out_outliers()).count:
+        places = "; ".join(f"x {x:.1f} y {y:.1f}" for x, y in outliers.places)
+        what = "1 point lies" if outliers.count == 1 else f"{outliers.count:,} points lie"
+        notes.append(f"{what} far from all others ({places}): left out; --keep-outliers maps such points")
+    spent = Spent(adding, time.perf_counter() - start - adding, time.process_time() - cpu)
+    return survey, spent, notes
+
+
+def tile_memory(memory: int, sources: list[PointSource], working: int) -> int:
+    """Bytes for tiles: of all that may be used, what the process, its work and the decoder of LAS files leave."""
+    give_back()
+    decoder = max((source.decoder_bytes for source in sources), default=0)
+    return memory - resident_bytes() - working - decoder
 
 
 def read_ahead(pieces: Iterator[Array]) -> Iterator[Array]:
@@ -160,23 +237,40 @@ def read_ahead(pieces: Iterator[Array]) -> Iterator[Array]:
             yield piece
 
 
-def windows(survey: Survey) -> Iterator[tuple[slice, slice]]:
-    """Parts of the survey's grid that are whole tiles of a GeoTIFF, which counts from the north."""
+def windows(survey: Survey, edge: int) -> Iterator[tuple[slice, slice]]:
+    """Parts of the survey's grid that are whole tiles of a GeoTIFF, which counts from the north. edge: in cells"""
     rows, columns = survey.grid.shape
-    for top in range(0, rows, WINDOW):
-        for left in range(0, columns, WINDOW):
-            low = max(rows - top - WINDOW, 0)
-            yield slice(low, rows - top), slice(left, min(left + WINDOW, columns))
+    for top in range(0, rows, edge):
+        for left in range(0, columns, edge):
+            low = max(rows - top - edge, 0)
+            yield slice(low, rows - top), slice(left, min(left + edge, columns))
+
+
+def prepare_solving(survey: Survey, memory: int) -> int:
+    """Keep as many tiles as the memory for all (bytes) leaves beside the solver; cells along a window."""
+    give_back()
+    room = memory - (resident_bytes() - survey.bytes_in_memory)
+    large, small = WINDOWS
+    edge = large if room - survey.window_bytes(large) >= TILES_WORTHWHILE else small
+    survey.limit_memory(room - survey.window_bytes(edge))
+    give_back()
+    return edge
 
 
 def write_survey(
-    folder: RunFolder, survey: Survey, crs: Crs, progress: Callable[[int, int], None]
+    folder: RunFolder,
+    survey: Survey,
+    crs: Crs,
+    scratch: Path,
+    memory: int,
+    progress: Callable[[int, int], None],
 ) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]], Grid]:
     """Solve window by window and write GeoTIFFs as they come; numbers, and an overview for people.
 
-    progress: told windows done and all
+    scratch: folder for layers that are not whole yet; memory: bytes that may be used; progress: told windows done, all
     """
     grid = survey.grid
+    check_size(grid)
     rows, columns = grid.shape
     shrink = 1
     while rows * columns / shrink**2 > MOST_CELLS:
@@ -184,10 +278,9 @@ def write_survey(
     small = Grid(grid.origin, (-(-rows // shrink), -(-columns // shrink)), grid.resolution * shrink)
     overview = {name: np.full(small.shape, np.nan, dtype=np.float32) for name in (*PICTURES, "shade")}
     keep = rows * columns <= NPZ_CELLS
-    base = {name: np.full(grid.shape, np.nan, dtype=np.float32) for name in BASE} if keep else {}
     folder.layers.mkdir(parents=True, exist_ok=True)
     corner = (grid.origin[0], grid.origin[1] + rows * grid.resolution)
-    known, parts = 0, list(windows(survey))
+    known, parts = 0, list(windows(survey, prepare_solving(survey, memory)))
     with ExitStack() as stack:
         writers = {
             name: stack.enter_context(
@@ -203,27 +296,56 @@ def write_survey(
             )
             for name in GEOTIFF_LAYERS
         }
+        base = {
+            name: stack.enter_context(ScratchLayer(scratch / f"{name}.f4", grid.shape))
+            for name in (BASE if keep else ())
+        }
         for number, (down, across) in enumerate(parts):
             part = survey.window(down, across)
+            give_back()
             progress(number, len(parts))
+            for name, layer in base.items():
+                layer.write(down, across, empty_cells(down, across) if part is None else part[name])
             if part is None:
                 continue
             known += int(part.known.sum())
             write_tiles(writers, part, rows - down.stop, across.start)
-            for name in base:
-                base[name][down, across] = part[name]
             add_overview(overview, part, down, across, shrink)
+        survey.close()
+        if keep:
+            write_layers_npz(folder.map, base, grid, crs.label or "survey", 0, crs)
     if crs.wkt and not crs.keys:
         for name in GEOTIFF_LAYERS:
             write_text(folder.layers / f"{name}.prj", crs.wkt)
-    if keep:
-        write_map_npz(folder.map, GPGMap(grid, base, crs.label or "survey", 0, survey.config), crs)
     for name in PICTURES:
         pixels = coloured(overview[name], STYLES[name])
         if STYLES[name].shaded:
             pixels = shaded(pixels, overview["shade"])
         png(pixels, folder.layers / f"{name}.png")
     return {"known_m2": round(known * grid.resolution**2, 1), "npz": keep}, overview, small
+
+
+def check_size(grid: Grid) -> None:
+    """SurveyError where a map would be larger than any disk."""
+    rows, columns = grid.shape
+    if rows * columns > MOST_MAP_CELLS:
+        raise SurveyError(
+            f"the points span {columns * grid.resolution:,.0f} x {rows * grid.resolution:,.0f} m, which is"
+            f" {rows * columns:,} cells of {grid.resolution:g} m, and {MOST_MAP_CELLS:,} are possible:"
+            " give larger cells with --set mapping.resolution, or leave out what is far away (no --keep-outliers)"
+        )
+
+
+def empty_cells(down: slice, across: slice) -> NDArray[np.float32]:
+    return np.full((down.stop - down.start, across.stop - across.start), np.nan, dtype=np.float32)
+
+
+def room_needed(survey: Survey) -> int:
+    """Bytes on disk that a survey's results take at most: floats hardly get smaller by compression."""
+    rows, columns = survey.grid.shape
+    cells = min(rows * columns, survey.cells_near_points)
+    layers = len(GEOTIFF_LAYERS) + (2 * len(BASE) if rows * columns <= NPZ_CELLS else 0)
+    return 4 * cells * layers + survey.bytes_stored
 
 
 def write_tiles(writers: dict[str, GeoTiffWriter], part: GPGMap, top: int, left: int) -> None:

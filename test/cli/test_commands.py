@@ -201,6 +201,7 @@ def check_grid_map(bag: Path, gpgmap_) -> None:
         store.register(get_types_from_msg(connection.msgdef.data, connection.msgtype))
         message = store.deserialize_cdr(raw, connection.msgtype)
     assert connection.topic == "/grid_map"
+    assert sorted(item.name for item in bag.iterdir()) == [f"{bag.name}.db3", "metadata.yaml"]
     assert message.info.resolution == gpgmap_.grid.resolution
     rows, columns = gpgmap_.grid.shape[1], gpgmap_.grid.shape[0]
     geometry = GridMapGeometry(message.info.resolution, 0.0, 0.0, (0.0, 0.0), rows, columns)
@@ -261,6 +262,31 @@ def test_register_says_what_it_needs(gpgmap, hills: np.ndarray, tmp_path: Path) 
         "say with which cells to map it, as in --resolution 0.2"
         in gpgmap("register", "a.npz", "a.npz", code=2).stderr
     )
+
+
+@pytest.mark.parametrize(
+    "command", [("export", "{}", "--to", "xyz"), ("register", "{}", "{}"), ("tune", "{}")]
+)
+def test_files_that_are_none_of_what_is_asked_for(gpgmap, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Each with one line that names it; nothing is written."""
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "text.npz").write_text("no archive")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe.npz")
+    before = sorted(tmp_path.iterdir())
+    for name in ("nowhere.npz", "empty.npz", "text.npz", "folder", "pipe.npz"):
+        result = gpgmap(*(part.format(name) for part in command), code=None)
+        assert result.returncode in (1, 2)
+        (said,) = [line for line in result.stderr.splitlines() if line.startswith("gpgmap")]
+        assert said.startswith(f"gpgmap {command[0]}: {name}: "), said
+        assert "Traceback" not in result.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_out_that_is_a_folder_is_refused_for_a_file(gpgmap, tmp_path: Path) -> None:
+    for command in (("register", "a.npz", "b.npz"), ("tune", "a.npz")):
+        assert "is a folder: name a file" in gpgmap(*command, "--out", tmp_path, code=2).stderr
+    assert "expected metres" in gpgmap("register", "a.npz", "b.npz", "--resolution", -1, code=2).stderr
 
 
 # -- evaluate --------------------------------------------------------------------------------------------

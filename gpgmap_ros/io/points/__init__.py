@@ -8,7 +8,6 @@ source.sample(1_000_000)            # spread over the whole file
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,10 +15,17 @@ from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points.arrays import open_npy, open_npz
 from gpgmap_ros.io.points.las import open_las
 from gpgmap_ros.io.points.records import open_pcd, open_ply
-from gpgmap_ros.io.points.source import PIECE, PointFileError, PointSource
+from gpgmap_ros.io.points.source import (
+    PIECE,
+    READING_ERRORS,
+    NoPointsError,
+    PointFileError,
+    PointSource,
+    unreadable,
+)
 from gpgmap_ros.io.points.text import open_text
 
-__all__ = ["PIECE", "SUFFIXES", "PointFileError", "PointSource", "open_points"]
+__all__ = ["PIECE", "SUFFIXES", "NoPointsError", "PointFileError", "PointSource", "open_points"]
 
 SUFFIXES = (".las", ".laz", ".ply", ".pcd", ".xyz", ".txt", ".csv", ".asc", ".npz", ".npy")
 RECORDINGS = (".bag", ".db3", ".mcap", ".zstd", ".zst")
@@ -30,6 +36,11 @@ def open_points(path: Path, epsg: int = 0, classes: tuple[int, ...] | None = Non
     if not path.exists():
         raise PointFileError(f"{path}: there is no such file")
     suffix = path.suffix.lower()
+    if suffix in SUFFIXES and not path.is_file():
+        kind = "a folder" if path.is_dir() else "no regular file"
+        raise PointFileError(f"{path}: is {kind}: name the files in it, or a copy that is a file")
+    if suffix in SUFFIXES and not path.stat().st_size:
+        raise PointFileError(f"{path}: is empty (0 bytes): copy it again")
     openers: dict[str, Callable[[Path], PointSource]] = {
         ".ply": open_ply, ".pcd": open_pcd, ".npz": open_npz, ".npy": open_npy,
         ".xyz": open_text, ".txt": open_text, ".csv": open_text, ".asc": open_text,
@@ -46,8 +57,8 @@ def open_points(path: Path, epsg: int = 0, classes: tuple[int, ...] | None = Non
             )
     except PointFileError:
         raise
-    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
-        raise PointFileError(f"{path}: can't be read: {' '.join(str(error).split())}") from error
+    except READING_ERRORS as error:
+        raise unreadable(path, error) from error
     if epsg:
         source.crs = Crs(epsg)
     return source

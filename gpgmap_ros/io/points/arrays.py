@@ -12,14 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgmap_ros.io.geotiff import Crs
+from gpgmap_ros.io.npz import array_sizes, read_arrays
 from gpgmap_ros.io.points.source import Array, PointSource, rows_of
+
+SMALL_BYTES = 1 << 16
+"""For what is read as a whole: an offset, a code, a name."""
 
 
 def open_npz(path: Path) -> PointSource:
     """`xyz` or `points` (N, 3), or `x`, `y`, `z`; `offset` (3,) is added; `epsg` or `crs` says what they refer to."""
-    with zipfile.ZipFile(path) as archive:
-        names = {name.removesuffix(".npy") for name in archive.namelist()}
-    plain = _small_arrays(path, [name for name in ("offset", "epsg", "crs") if name in names])
+    sizes = array_sizes(path)
+    names = set(sizes)
+    plain = _small_arrays(path, {name: sizes[name] for name in ("offset", "epsg", "crs") if name in sizes})
     offset = np.asarray(plain.get("offset", np.zeros(3)), dtype=np.float64)
     if offset.shape != (3,):
         raise ValueError(f"its offset must be 3 numbers, it has shape {offset.shape}")
@@ -30,7 +34,14 @@ def open_npz(path: Path) -> PointSource:
             f"it has neither xyz, points, nor x, y, z, but {', '.join(sorted(names)) or 'nothing'}"
         )
     members = [whole] if whole else ["x", "y", "z"]
-    count = _npy_shape(path, members[0])[0]
+    shapes = [_npy_shape(path, member) for member in members]
+    count = shapes[0][0]
+    if whole and (len(shapes[0]) != 2 or shapes[0][1] < 3):
+        raise ValueError(f"'{whole}' has shape {shapes[0]}, expected (N, 3)")
+    if not whole and any(shape != (count,) for shape in shapes):
+        raise ValueError(
+            f"x, y and z have the shapes {', '.join(map(str, shapes))}, expected three times (N,)"
+        )
 
     def read(stride: int) -> Iterator[Array]:
         streams = [_npy_rows(path, member, stride) for member in members]
@@ -42,15 +53,20 @@ def open_npz(path: Path) -> PointSource:
 
 def _npz_crs(plain: dict[str, Any]) -> Crs:
     if "epsg" in plain:
+        if np.shape(plain["epsg"]) != () or plain["epsg"].dtype.kind not in "iu":
+            raise ValueError("its epsg is no whole number")
         return Crs(int(plain["epsg"]))
     text = str(plain.get("crs", ""))
     match = re.search(r"EPSG:?\s*(\d+)", text, re.IGNORECASE)
     return Crs(int(match[1])) if match else Crs(name=text)
 
 
-def _small_arrays(path: Path, names: list[str]) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in names}
+def _small_arrays(path: Path, sizes: dict[str, int]) -> dict[str, Any]:
+    """sizes: bytes of the arrays that are read"""
+    for name, size in sizes.items():
+        if size > SMALL_BYTES:
+            raise ValueError(f"its '{name}' has {size:,} bytes, expected a few numbers")
+    return read_arrays(path, sizes)
 
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -67,8 +83,8 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 def _npy_shape(path: Path, member: str) -> tuple[int, ...]:
     with zipfile.ZipFile(path) as archive, archive.open(f"{member}.npy") as file:
         shape, _ = _npy_header(file)
-    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] < 3):
-        raise ValueError(f"'{member}' has shape {shape}, expected (N, 3)")
+    if not shape:
+        raise ValueError(f"'{member}' is a single number, expected (N, 3)")
     return shape
 
 

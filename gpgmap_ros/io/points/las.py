@@ -1,7 +1,9 @@
-"""LAS and LAZ, by laspy."""
+"""LAS and LAZ, by laspy in a process of its own."""
 
 from __future__ import annotations
 
+import base64
+import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,56 +12,39 @@ from typing import Any
 import numpy as np
 
 from gpgmap_ros.io.geotiff import Crs
-from gpgmap_ros.io.points.source import PIECE, Array, PointFileError, PointSource
+from gpgmap_ros.io.points.decoder import NoneOfClass, decoder
+from gpgmap_ros.io.points.source import Array, NoPointsError, PointFileError, PointSource
 
 GROUND = 2
 """The class of ground."""
+DECODER_BYTES = 110 << 20
+"""Memory of the decoding process, measured."""
 
 
 def open_las(path: Path, classes: tuple[int, ...] | None) -> PointSource:
-    try:
-        import laspy
-    except ImportError as error:
-        raise PointFileError(f"{path}: LAS files need laspy: pip install laspy lazrs") from error
-    try:
-        with laspy.open(path) as reader:
-            header = reader.header
-            count = int(header.point_count)
-            crs = _las_crs(header)
-            wanted, note = classes, ""
-            if classes is None and count:
-                first = np.asarray(next(reader.chunk_iterator(min(PIECE, count))).classification)
-                if (first == GROUND).any():
-                    wanted, note = (GROUND,), "ground points (class 2) only"
-    except laspy.errors.LaspyException as error:
-        raise PointFileError(f"{path}: can't be read: {error}") from error
+    if importlib.util.find_spec("laspy") is None:
+        raise PointFileError(f"{path}: LAS files need laspy: pip install laspy lazrs")
+    header = decoder.describe(path)
+    wanted, note = classes, ""
+    if classes is None and header["classes"].get(str(GROUND)):
+        wanted, note = (GROUND,), "ground points (class 2) only"
 
     def read(stride: int) -> Iterator[Array]:
-        with laspy.open(path) as reader:
-            size = PIECE if stride == 1 else PIECE // 16
-            for start in range(0, count, size * stride):
-                if stride > 1:
-                    reader.seek(start)
-                points = reader.read_points(min(size, count - start))
-                if not len(points):
-                    raise ValueError(f"it ends after {start:,} of {count:,} points")
-                xyz = np.column_stack([points.x, points.y, points.z])
-                if wanted is not None:
-                    xyz = xyz[np.isin(np.asarray(points.classification), wanted)]
-                yield xyz
+        try:
+            yield from decoder.points(path, stride, wanted)
+        except NoneOfClass as error:
+            raise NoPointsError(f"{path}: {error}") from error
 
-    return PointSource(path, count, crs, read, note)
+    return PointSource(path, header["count"], _las_crs(header["records"]), read, note, 0, DECODER_BYTES)
 
 
-def _las_crs(header: Any) -> Crs:
-    """GeoKeys as they are; of a WKT the EPSG code, where it ends with one."""
+def _las_crs(records: list[Any]) -> Crs:
+    """GeoKeys as they are; of a WKT the EPSG code, where it ends with one. records: (id, data in base64)"""
     keys: tuple[int, ...] = ()
     doubles: tuple[float, ...] = ()
     text = wkt = ""
-    for vlr in (*header.vlrs, *(getattr(header, "evlrs", None) or ())):
-        number, data = vlr.record_id, bytes(vlr.record_data_bytes())
-        if vlr.user_id != "LASF_Projection":
-            continue
+    for number, encoded in records:
+        data = base64.b64decode(encoded)
         if number == 34735:
             keys = tuple(int(value) for value in np.frombuffer(data[: len(data) // 2 * 2], dtype="<u2"))
         elif number == 34736:

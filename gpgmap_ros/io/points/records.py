@@ -12,6 +12,9 @@ from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points.source import PIECE, Array, PointSource, require_xyz, rows_of
 from gpgmap_ros.io.points.text import text_records
 
+LONGEST_LINE = 1 << 16
+"""Bytes of a line of a header: one that is longer is none."""
+DAMAGED = "its compressed data are damaged: copy it again"
 PLY_TYPES = {
     "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4",
     "float": "f4", "double": "f8", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2",
@@ -22,11 +25,11 @@ PLY_TYPES = {
 
 def open_ply(path: Path) -> PointSource:
     with path.open("rb") as file:
-        if file.readline().strip() != b"ply":
+        if file.readline(LONGEST_LINE).strip() != b"ply":
             raise ValueError("it does not begin with 'ply'")
         order, count, fields, element = "", 0, [], ""
-        while (line := file.readline()).strip() != b"end_header":
-            if not line:
+        while (line := file.readline(LONGEST_LINE)).strip() != b"end_header":
+            if not line or len(line) == LONGEST_LINE:
                 raise ValueError("its header has no end")
             words = line.decode("ascii", errors="replace").split()
             if words[:1] == ["format"]:
@@ -53,8 +56,8 @@ def open_pcd(path: Path) -> PointSource:
     header: dict[str, list[str]] = {}
     with path.open("rb") as file:
         while "DATA" not in header:
-            line = file.readline()
-            if not line:
+            line = file.readline(LONGEST_LINE)
+            if not line or len(line) == LONGEST_LINE:
                 raise ValueError("its header has no DATA line")
             words = line.decode("ascii", errors="replace").split()
             if words and not words[0].startswith("#"):
@@ -102,8 +105,14 @@ def _pcd_compressed(path: Path, count: int, dtype: np.dtype[Any], start: int) ->
     def read(stride: int) -> Iterator[Array]:
         with path.open("rb") as file:
             file.seek(start)
-            packed, size = np.frombuffer(file.read(8), dtype="<u4")
-            data = _lzf(file.read(int(packed)), int(size))
+            packed, size = (int(value) for value in np.frombuffer(file.read(8), dtype="<u4"))
+            if size != count * dtype.itemsize:
+                raise ValueError(
+                    f"its {count:,} points need {count * dtype.itemsize:,} bytes, it has {size:,}"
+                )
+            if packed > path.stat().st_size:
+                raise ValueError("it ends within its compressed data: it was cut off; copy it again")
+            data = _lzf(file.read(packed), size)
         columns, at = {}, 0
         for name in dtype.names or ():
             kind = dtype[name]
@@ -122,7 +131,7 @@ def _lzf(data: bytes, size: int) -> bytes:
     """LibLZF: runs of literals (up to 32 bytes) and references back (length, distance)."""
     out = bytearray()
     at = 0
-    while at < len(data):
+    while at < len(data) and len(out) <= size:
         control = data[at]
         at += 1
         if control < 32:
@@ -133,12 +142,14 @@ def _lzf(data: bytes, size: int) -> bytes:
         if length == 7:
             length += data[at]
             at += 1
-        begin = len(out) - ((control & 0x1F) << 8) - data[at] - 1
+        distance = ((control & 0x1F) << 8) + data[at] + 1
         at += 1
-        if begin < 0:
-            raise ValueError("its compressed data are damaged")
-        for k in range(length + 2):
-            out.append(out[begin + k])
+        if distance > len(out):
+            raise ValueError(DAMAGED)
+        # a reference may reach into what it makes: then its beginning repeats itself
+        begin = len(out) - distance
+        source = out[begin : begin + length + 2]
+        out += (source * -(-(length + 2) // len(source)))[: length + 2]
     if len(out) != size:
-        raise ValueError("its compressed data are damaged")
+        raise ValueError(DAMAGED)
     return bytes(out)

@@ -1,0 +1,139 @@
+"""The process that decodes LAS and LAZ files, seen from the one that uses the points.
+
+A damaged file can make the native decoder abort, or keep it busy: there that ends a process which is started again for
+the next file, and here it is an error message. One process serves all files, one after the other.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NONE, FAILURE, END = b"N", b"F", b"E"
+FRAME_BYTES = 9
+
+
+class DecoderFailed(ValueError):
+    """What is wrong with the file, without its name."""
+
+
+class NoneOfClass(ValueError):
+    """No point has the classes asked for: which there are."""
+
+
+class LasDecoder:
+    """Starts the process with the first request. largest_mb: the most memory it has held, as far as it has said so"""
+
+    def __init__(self) -> None:
+        self.largest_mb = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def describe(self, path: Path) -> dict[str, Any]:
+        """See `las_decoding.described`. DecoderFailed where the file can't be read."""
+        (content,) = self._answers({"do": "open", "path": str(path.resolve())})
+        return dict(json.loads(content))
+
+    def points(
+        self, path: Path, stride: int, classes: tuple[int, ...] | None
+    ) -> Iterator[NDArray[np.float64]]:
+        """See `las_decoding.decoded`. DecoderFailed where the file turns out to be damaged."""
+        request = {"do": "read", "path": str(path.resolve()), "stride": stride, "classes": classes}
+        for content in self._answers(request):
+            yield np.frombuffer(content, dtype=np.float64).reshape(-1, 3)
+
+    def close(self) -> None:
+        """End the process; the next request starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, self._said):
+                if stream is not None:
+                    with contextlib.suppress(OSError):
+                        stream.close()
+
+    def _answers(self, request: dict[str, Any]) -> Iterator[bytearray]:
+        with self._lock:
+            finished = False
+            try:
+                process = self._running()
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(json.dumps(request).encode() + b"\n")
+                    process.stdin.flush()
+                while True:
+                    kind, content = self._frame(process)
+                    if kind == END:
+                        self.largest_mb = max(self.largest_mb, json.loads(content)["largest_mb"])
+                        finished = True
+                        return
+                    if kind in (NONE, FAILURE):
+                        finished = True
+                        failure = NoneOfClass if kind == NONE else DecoderFailed
+                        raise failure(content.decode(errors="replace"))
+                    yield content
+            finally:
+                if not finished:  # it died, or nobody wants the rest
+                    self.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            # without the working directory on the path: a file called laspy.py there must not be run
+            safe = ["-P"] if sys.version_info >= (3, 11) else []
+            self._said = TemporaryFile()  # noqa: SIM115 (closed with the process)
+            self._process = subprocess.Popen(
+                [sys.executable, *safe, "-m", "gpgmap_ros.io.points.las_decoding"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+            )
+        return self._process
+
+    def _frame(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytearray]:
+        assert process.stdout is not None
+        head = process.stdout.read(FRAME_BYTES)
+        size = int.from_bytes(head[1:], "little") if len(head) == FRAME_BYTES else -1
+        content = bytearray(max(size, 0))
+        view, filled = memoryview(content), 0
+        while filled < size and (count := process.stdout.readinto(view[filled:])):  # type: ignore[attr-defined]
+            filled += count
+        if filled != size:
+            raise DecoderFailed(self._death(process))
+        return head[:1], content
+
+    def _death(self, process: subprocess.Popen[bytes]) -> str:
+        code = process.wait()
+        if code == -signal.SIGXCPU:
+            return "decoding it took far longer than its points can: it is damaged; copy it again"
+        if code < 0:
+            how = f"was ended by {signal.Signals(-code).name}"
+        else:
+            said = self._last_words()
+            how = f"ended with code {code}" + (f" ({said})" if said else "")
+        return f"its decoder {how}: the file is damaged; copy it again"
+
+    def _last_words(self) -> str:
+        if self._said is None:
+            return ""
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+decoder = LasDecoder()
+atexit.register(decoder.close)

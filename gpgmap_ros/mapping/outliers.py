@@ -1,0 +1,49 @@
+"""Points far from a survey: a stray return kilometres away must not decide how large its map is."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from gpgmap_ros.mapping.cells import cell_ids, first_of_each
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+FEW_POINTS, FEW_SHARE, MOST_SHARE = 10, 1e-4, 0.01
+"""A group of neighbouring cells may be an outlier with this many points or this share of all, whichever is more; all
+outliers together are never more than MOST_SHARE: a survey that consists of small groups is mapped as it is."""
+FAR = 0.25
+"""Distance to the rest of the survey beyond which such a group is left out, over the rest's longer side. What lies
+nearer is mapped: it makes the map at most 1.5 times as long and wide."""
+CELLS_ALONG = 64
+"""Cells along the body of a sample by which its outliers are found."""
+
+
+def outlying_cells(cells: NDArray[np.int64], counts: NDArray[np.int64]) -> Mask:
+    """Which of the occupied cells (K, 2) belong to a small group far from all others. counts: (K,) points in each"""
+    total = int(counts.sum())
+    near = cKDTree(cells.astype(np.float64)).query_pairs(1.5, p=np.inf, output_type="ndarray")
+    links = coo_array((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(len(cells), len(cells)))
+    _, group = connected_components(links, directed=False)
+    points = np.bincount(group, counts)
+    few = (points <= max(FEW_POINTS, FEW_SHARE * total))[group]
+    if not few.any() or counts[few].sum() > MOST_SHARE * total:
+        return np.zeros(len(cells), dtype=bool)
+    low, high = cells[~few].min(axis=0), cells[~few].max(axis=0)
+    gap = np.maximum(np.maximum(low - cells, cells - high), 0).max(axis=1)
+    return few & (gap > FAR * (high - low + 1).max())
+
+
+def outlying_points(xy: Array) -> Mask:
+    """Which of the points (N, 2) belong to a small group far from all others."""
+    low, high = np.percentile(xy, (1.0, 99.0), axis=0)
+    edge = float((high - low).max()) / CELLS_ALONG or float(np.ptp(xy, axis=0).max()) / CELLS_ALONG
+    if edge <= 0.0:
+        return np.zeros(len(xy), dtype=bool)
+    ids = cell_ids(xy, edge)
+    cells = np.floor(xy[first_of_each(ids)] / edge).astype(np.int64)
+    return outlying_cells(cells, np.bincount(ids))[ids]

@@ -1,0 +1,160 @@
+"""`gpgmap map` where something is wrong: one line with the file, the cause and the remedy; nothing hangs or is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpgmap_ros.cli.common import UsageError, output_folder
+
+SETTINGS = ["--set", "mapping.resolution=1"]
+
+
+@pytest.fixture
+def survey(hills: np.ndarray, tmp_path: Path) -> Path:
+    np.savez(tmp_path / "survey.npz", xyz=hills[:20_000])
+    return tmp_path / "survey.npz"
+
+
+def one_line(result: subprocess.CompletedProcess[str]) -> str:
+    """What a failed command said, without the progress bars."""
+    lines = [line for line in result.stderr.splitlines() if line.startswith("gpgmap")]
+    assert len(lines) == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    return lines[0]
+
+
+def test_one_point_far_away_is_named_and_left_out(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
+    far = np.vstack([hills, [[505_000.0, 4_005_000.0, 0.0], [np.nan, 1.0, 1.0]]])
+    np.savez(tmp_path / "far.npz", xyz=far)
+    summary = json.loads(gpgmap("map", "far.npz", "--out", "out", "--json", *SETTINGS).stdout)
+    assert summary["points"]["used"] == len(hills)
+    assert max(summary["map"]["cells"]) == 40
+    said = " ".join(summary["warnings"])
+    assert "1 point lies far from all others (x 505000.0 y 4005000.0)" in said
+    assert "1 points have no usable coordinates" in said
+
+
+def test_points_no_map_can_span_are_refused(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "far.npz", xyz=np.vstack([hills, [[-9e8, 9e8, 0.0]]]))
+    said = one_line(gpgmap("map", "far.npz", "--out", "out", "--keep-outliers", *SETTINGS, code=1))
+    assert "give larger cells with --set mapping.resolution" in said
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("name", "points", "reason"),
+    [
+        (
+            "two.npz",
+            [[0.0, 0.0, 0.0], [5.0, 5.0, 1.0]],
+            "two.npz: only 2 points that can be used: a map needs 10",
+        ),
+        ("none.npz", [[np.nan] * 3] * 50, "none.npz: there are no points in it"),
+        ("line.npz", [[float(k), 2.0, 0.0] for k in range(50)], "line.npz: the points lie on a line"),
+        ("same.npz", [[1.0, 2.0, 3.0]] * 50, "same.npz: the points lie on a line or at one place"),
+    ],
+)
+def test_too_few_points(gpgmap, tmp_path: Path, name: str, points: list[list[float]], reason: str) -> None:
+    np.savez(tmp_path / name, xyz=np.array(points))
+    assert reason in one_line(gpgmap("map", name, code=1))
+    assert not (tmp_path / f"{Path(name).stem}_gpgmap").exists()
+
+
+def test_files_that_are_none(gpgmap, tmp_path: Path) -> None:
+    (tmp_path / "empty.laz").touch()
+    (tmp_path / "folder.npz").mkdir()
+    os.mkfifo(tmp_path / "pipe.xyz")
+    for name, reason in (
+        ("empty.laz", "is empty (0 bytes)"),
+        ("folder.npz", "is a folder"),
+        ("pipe.xyz", "is no regular file"),
+    ):
+        assert one_line(gpgmap("map", name, code=1)).startswith(f"gpgmap map: {name}: {reason}")
+
+
+def test_out_naming_a_file_is_refused_before_anything_is_read(gpgmap, survey: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for out in ("notes.txt", "notes.txt/below"):
+        said = one_line(gpgmap("map", survey, "--out", out, code=2))
+        assert "notes.txt is a file: name a folder that is new or empty" in said
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_overwrite_without_out_replaces_the_run_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = output_folder(None, "survey_gpgmap", overwrite=True)
+    assert first == Path("survey_gpgmap")
+    (first / "run.json").write_text("{}")
+    (first / "old").touch()
+    assert output_folder(None, "survey_gpgmap", overwrite=False) == Path("survey_gpgmap_2")
+    again = output_folder(None, "survey_gpgmap", overwrite=True)
+    assert again == first
+    assert list(again.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is a file"):
+        output_folder(Path("file"), "x", overwrite=True)
+
+
+def test_a_full_disk_is_named_with_what_is_needed(executables: Path, survey: Path, tmp_path: Path) -> None:
+    """Files that may not grow stand for the full disk: the same errors, wherever the tests run."""
+    result = subprocess.run(
+        [str(executables / "gpgmap"), "map", str(survey), "--out", "out", "--set", "mapping.resolution=0.2"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+    )  # fmt: skip
+    assert result.returncode == 1
+    said = one_line(result)
+    assert "gpgmap map: out: can't be written (File too large): about " in said
+    assert "MB are needed in all, " in said
+    assert "are free: make room, or name a folder elsewhere with --out" in said
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "failed"
+    assert not list((tmp_path / "out").rglob("*.new")), "nothing half-written is left"
+    assert not (tmp_path / "out" / ".tiles").exists()
+
+
+def test_memory_is_held(gpgmap, tmp_path: Path) -> None:
+    """A survey whose tiles and layers are several times as large as what is allowed."""
+    rng = np.random.default_rng(0)
+    xy = rng.uniform(0.0, 900.0, (1_200_000, 2))
+    z = 3.0 * np.sin(xy[:, 0] / 20.0)
+    np.savez(tmp_path / "wide.npz", xyz=np.column_stack([xy, z]).astype(np.float32))
+    settings = ["--set", "mapping.resolution=1", "--set", "mapping.length_scale=2"]
+    summary = json.loads(
+        gpgmap("map", "wide.npz", "--out", "out", "--json", "--memory", 560, *settings, timeout=900).stdout
+    )
+    assert summary["largest_memory_mb"] < 560
+    assert "at least 400 MB are needed" in gpgmap("map", "wide.npz", "--memory", 100, code=2).stderr
+
+
+def test_ctrl_c_is_heard(executables: Path, hills: np.ndarray, tmp_path: Path) -> None:
+    """While windows are solved, of which there are more than anybody would wait for."""
+    rng = np.random.default_rng(0)
+    xyz = np.column_stack([rng.uniform(0.0, 3000.0, (200_000, 2)), np.zeros(200_000)])
+    np.savez(tmp_path / "large.npz", xyz=xyz)
+    process = subprocess.Popen(
+        [str(executables / "gpgmap"), "map", "large.npz", "--out", "out", "--set", "mapping.resolution=0.5",
+         "--set", "mapping.length_scale=5"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 300.0
+    while not list(tmp_path.glob("out/layers/.*.new")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert "gpgmap map: interrupted" in said
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "interrupted"
+    assert not (tmp_path / "out" / ".tiles").exists()
