@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from gp_core.arrays import Array
-from gp_core.kernels.base import Domain, Kernel, as_objects
+from gp_core.arrays import Array, as_objects
+from gp_core.kernels.base import Domain, Kernel
 from gp_core.kernels.stationary import RBF
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
 

@@ -40,7 +40,7 @@ class Stationary(Kernel):
     length_scale: Values = 1.0
     length_scale_bounds: Bounds = POSITIVE
 
-    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("length_scale", ndim=1),)
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("length_scale", ndim=1, role="length"),)
 
     def _profile(self, s: Array) -> Array:
         raise NotImplementedError
@@ -300,7 +300,7 @@ class RationalQuadratic(Stationary):
     length_scale_bounds: Bounds = field(default=POSITIVE, kw_only=True)
     alpha_bounds: Bounds = field(default=POSITIVE, kw_only=True)
 
-    parameters = (Parameter("length_scale", ndim=1), Parameter("alpha"))
+    parameters = (Parameter("length_scale", ndim=1, role="length"), Parameter("alpha"))
 
     def _log_profile(self, s: Array) -> Array:
         alpha = float(self.alpha)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from gp_core.arrays import Array, as_float, integer_at_least
 from gp_core.kernels.base import Kernel
 from gp_core.kernels.compose import _Wrapper
 from gp_core.parameters import POSITIVE, SIGNED, Bounds, Parameter, Values
+from gp_core.scales import DataScale
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,6 +28,9 @@ class _Projected(_Wrapper):
         """J (E, D)."""
         raise NotImplementedError
 
+    def _child_scales(self, data: DataScale) -> list[DataScale]:
+        return [data.about(self._mapped(data.X, None)[0])]
+
     def _checked(self, X: Any, name: str = "X") -> Any:
         return Kernel._checked(self, X, name)
 
@@ -39,6 +44,9 @@ class _Projected(_Wrapper):
 
     def _diag(self, X: Array) -> Array:
         return self.kernel._diag(self._mapped(X, None)[0])
+
+    def _latent_diag(self, X: Array) -> Array:
+        return self.kernel._latent_diag(self._mapped(X, None)[0])
 
     def _log_matrix(self, X: Array, Z: Array | None) -> Array:
         U, V, _ = self._mapped(X, Z)
@@ -78,7 +86,8 @@ class Metric(_Projected):
 
     kernel: the kernel of the transformed inputs
     length_scale: l, a number or one per input
-    factor: L (R, D), R directions that couple the inputs; its entries are learned as they are, with sign
+    factor: L (R, D), R directions that couple the inputs; its entries are learned as they are, with sign. Rows of
+        zeros are learned, too: the gradient vanishes there by symmetry, so a fit first moves them a little.
     """
 
     length_scale: Values = 1.0
@@ -86,18 +95,39 @@ class Metric(_Projected):
     length_scale_bounds: Bounds = POSITIVE
     factor_bounds: Bounds = SIGNED
 
-    parameters = (Parameter("length_scale", ndim=1), Parameter("factor", kind="signed", ndim=2))
+    parameters = (
+        Parameter("length_scale", ndim=1, role="length"),
+        Parameter("factor", kind="signed", ndim=2),
+    )
 
     def __post_init__(self) -> None:
-        if self.factor is None:
+        if self.factor is None or (np.ndim(self.factor) == 0 and self.factor == 0.0):
             self._set("factor", 0.0)
             self._set("factor_bounds", "fixed")
-        elif np.ndim(self.factor) != 2 and not (np.ndim(self.factor) == 0 and self.factor == 0.0):
+        elif np.ndim(self.factor) != 2:
             raise ValueError(f"Metric: factor must be a matrix (R, D), got shape {np.shape(self.factor)}")
         super().__post_init__()
 
     def _prefix(self) -> str:
         return "metric."
+
+    def _units(self, parameter: Parameter, value: Array, data: DataScale) -> Array:
+        if parameter.name != "factor":
+            return super()._units(parameter, value, data)
+        return np.tile(1.0 / data.spreads, value.size // len(data.spreads))
+
+    def off_saddles(self, data: DataScale) -> Self:
+        moved = super().off_saddles(data)
+        if not moved._is_free("factor"):
+            return moved
+        L = np.array(moved.factor)
+        idle = np.flatnonzero(~L.any(axis=1))
+        if not idle.size:
+            return moved
+        # Rows of a cosine transform: different directions, so that no two rows learn the same.
+        inputs = np.arange(L.shape[1]) + 0.5
+        L[idle] = 0.1 * np.cos(np.pi * np.outer(idle, inputs) / L.shape[1]) / data.spreads
+        return dataclasses.replace(moved, factor=L)
 
     def _jacobian(self, D: int) -> Array:
         scale = np.asarray(self.length_scale)

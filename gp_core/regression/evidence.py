@@ -22,6 +22,18 @@ from gp_core.parameters import Bounds, Parameter, Parametrised, Values
 from gp_core.regression.means import Mean
 
 
+@dataclass(frozen=True)
+class Targets:
+    """y as the model sees it: residuals from the mean, which is in the units of y, in units of `scale`.
+
+    values: (N, O)
+    scale: (O,)
+    """
+
+    values: Array
+    scale: Array
+
+
 @dataclass(frozen=True, repr=False)
 class GPModel(Parametrised):
     """y = f(x) + e, f ~ GP(m, k), e ~ N(0, noise_variance I + Lambda).
@@ -35,7 +47,7 @@ class GPModel(Parametrised):
     noise_variance: Values
     noise_variance_bounds: Bounds
 
-    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise_variance", zero=True),)
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise_variance", zero=True, role="noise"),)
 
     def _children(self) -> tuple[Parametrised, ...]:
         return (self.kernel, self.mean)
@@ -58,13 +70,13 @@ class GPModel(Parametrised):
         A.flat[:: n + 1] += float(self.noise_variance)
         return A
 
-    def residuals(self, X: Any, Y: Array) -> Array:
-        """Y - m(X), (N, O)."""
+    def residuals(self, X: Any, targets: Targets) -> Array:
+        """(Y - m(X)) / scale, (N, O)."""
         m = self.mean(X)
-        if m.ndim == 2 and m.shape[1] not in (1, Y.shape[1]):
-            raise ValueError(f"the mean has {m.shape[1]} outputs but y has {Y.shape[1]}")
-        difference: Array = Y - (m[:, None] if m.ndim == 1 else m)
-        return difference
+        if m.ndim == 2 and m.shape[1] not in (1, targets.values.shape[1]):
+            raise ValueError(f"the mean has {m.shape[1]} outputs but y has {targets.values.shape[1]}")
+        difference: Array = targets.values - (m[:, None] if m.ndim == 1 else m)
+        return difference / targets.scale
 
 
 @dataclass(frozen=True)
@@ -85,14 +97,16 @@ class Evidence:
     jitter: float
 
 
-def evidence(model: GPModel, X: Any, Y: Array, noise: Array | None, gradient: bool = False) -> Evidence:
-    """log p(Y | X) for Y (N, O), outputs independent given the shared hyperparameters.
+def evidence(
+    model: GPModel, X: Any, targets: Targets, noise: Array | None, gradient: bool = False
+) -> Evidence:
+    """log p of the scaled residuals (N, O), outputs independent given the shared hyperparameters.
 
     O(N^3) time. Memory: one N x N matrix for the value, and with the gradient the same one turned into the
     inverse plus what the kernel needs to contract it.
     """
-    n, outputs = Y.shape
-    residuals = model.residuals(X, Y)
+    n, outputs = targets.values.shape
+    residuals = model.residuals(X, targets)
     factor = cholesky(model.covariance(X, noise), overwrite=True)
     dual = factor.solve(residuals)
     value = (
@@ -108,7 +122,7 @@ def evidence(model: GPModel, X: Any, Y: Array, noise: Array | None, gradient: bo
         parts.append(np.array([float(model.noise_variance) * np.trace(W)]))
     if model.kernel.n_theta:
         parts.append(model.kernel._contract(X, None, W, upper=True)[1])
-    parts.append(model.mean.theta_vjp(X, dual))
+    parts.append(model.mean.theta_vjp(X, dual / targets.scale))
     return Evidence(value, np.concatenate(parts), None, dual, factor.jitter)
 
 

@@ -10,21 +10,29 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
-from gp_core.estimators import default_kernel, fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.estimators import (
+    NamedKernelParameters,
+    default_kernel,
+    fit_inputs_and_targets,
+    generator,
+    query_inputs,
+    report,
+)
 from gp_core.kernels import Kernel
 from gp_core.linalg import cholesky, product
 from gp_core.optimize import Optimum, minimize
-from gp_core.parameters import Bounds
+from gp_core.parameters import AUTO, Bounds
 from gp_core.priors import Prior, log_prior
-from gp_core.regression.evidence import Evidence, GPModel, evidence
+from gp_core.regression.evidence import Evidence, GPModel, Targets, evidence
 from gp_core.regression.means import as_mean
 from gp_core.regression.noise import Noise
+from gp_core.scales import DataScale, search_space
 
 _BATCH_ENTRIES = 1_000_000
 """Entries of K(X*, X) that prediction holds at a time."""
 
 
-class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """y = f(x) + e, f ~ GP(m, k), e ~ N(0, noise_variance I + Lambda).
 
     With A = K + Lambda + noise_variance I and k_* = k(X, x_*):
@@ -57,7 +65,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel: Kernel | None = None,
         *,
         noise_variance: float = 1e-2,
-        noise_variance_bounds: Bounds = (1e-8, 1e5),
+        noise_variance_bounds: Bounds = AUTO,
         mean: Any = None,
         normalize_y: bool = False,
         optimizer: str | None = "lbfgs",
@@ -92,9 +100,10 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._single_output = y.ndim == 1
         Y = y[:, None] if y.ndim == 1 else y
         self.X_train_, self.y_train_ = X, y
-        self._offset = Y.mean(axis=0) if self.normalize_y else np.zeros(Y.shape[1])
+        centred = self.normalize_y and self.mean is None
+        self._offset = Y.mean(axis=0) if centred else np.zeros(Y.shape[1])
         self._scale = _deviation(Y) if self.normalize_y else np.ones(Y.shape[1])
-        self._targets = (Y - self._offset) / self._scale
+        self._targets = Targets(Y - self._offset, self._scale)
         self._noise = self._known_noise(noise_covariance, len(Y))
         self.optimum_: Optimum | None = None
         if self.optimizer is not None and model.n_theta:
@@ -102,7 +111,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         state = evidence(model, X, self._targets, self._noise)
         self._set_model(model, state)
         self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
-        report(self.optimum_, self.jitter_)
+        report(self.optimum_, self.jitter_, model)
         return self
 
     def _model(self) -> GPModel:
@@ -110,27 +119,30 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return GPModel(kernel, as_mean(self.mean), self.noise_variance, self.noise_variance_bounds)
 
     def _learn(self, model: GPModel) -> tuple[GPModel, Optimum]:
-        def negative(theta: Array) -> tuple[float, Array]:
-            trial = model.with_theta(theta)
-            value, gradient = self._objective(trial)
-            return -value, -gradient
-
+        data = DataScale.of(self.X_train_, model.residuals(self.X_train_, self._targets))
+        model = model.off_saddles(data)
+        space = search_space(model, data)
         n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
         optimum = minimize(
-            negative,
-            model.theta,
-            model.bounds,
+            lambda theta: self._negative(model.with_theta(theta), gradient=True),
+            None if self.kernel is None else model.theta,
+            space.bounds,
             n_restarts=n_restarts,
             rng=generator(self.random_state) if n_restarts else None,
             max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
+            restarts=space.restarts,
+            candidates=space.candidates,
+            value=lambda theta: self._negative(model.with_theta(theta), gradient=False)[0],
         )
         return model.with_theta(optimum.x), optimum
 
-    def _objective(self, model: GPModel) -> tuple[float, Array]:
-        """log p(y) + log p(theta) and the gradient."""
-        likelihood = evidence(model, self.X_train_, self._targets, self._noise, gradient=True)
+    def _negative(self, model: GPModel, gradient: bool) -> tuple[float, Array]:
+        """-log p(y) - log p(theta), and the gradient if asked for."""
+        likelihood = evidence(model, self.X_train_, self._targets, self._noise, gradient=gradient)
         prior, prior_gradient = log_prior(self.priors, model)
-        return likelihood.value + prior, likelihood.gradient + prior_gradient
+        if not gradient:
+            return -likelihood.value - prior, prior_gradient
+        return -likelihood.value - prior, -likelihood.gradient - prior_gradient
 
     def _set_model(self, model: GPModel, state: Evidence) -> None:
         assert state.factor is not None
@@ -153,7 +165,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """log p(y) at theta (of the fitted model unless given), with its gradient (P,) if asked for.
 
-        It is that of the targets the model works with, so after scaling if normalize_y is set. Priors on
+        It is that of the residuals the model works with, so after scaling if normalize_y is set. Priors on
         hyperparameters are not in it.
         """
         check_is_fitted(self)
@@ -171,16 +183,17 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Posterior mean (M,) or (M, O) of f at X, then its deviation (same shape) or covariance.
 
         return_cov: the covariance (M, M), or (M, M, O) for several outputs
-        include_noise: deviation or covariance of new observations, with noise_variance, instead of f
+        include_noise: deviation or covariance of new observations instead of f: with noise_variance, and with what
+            White adds to the kernel, which is noise as well
         """
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, not both")
         X = query_inputs(self, X, self.kernel_)
-        noise = self.noise_variance_ if include_noise else 0.0
         if return_cov:
             mean, covariance = self._joint(X)
-            covariance.flat[:: len(covariance) + 1] += noise
+            if include_noise:
+                covariance.flat[:: len(covariance) + 1] += self._noise_at(X)
             spread = covariance[:, :, None] * self._scale**2
             return self._shaped(mean), spread[:, :, 0] if self._single_output else spread
         mean = np.empty((len(X), self._dual.shape[1]))
@@ -190,10 +203,11 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             K = self.kernel_._matrix(batch, self.X_train_)
             mean[rows] = product(K, self._dual)
             if return_std:
-                variance[rows] = self.kernel_._diag(batch) - self._factor.quadratic(K, overwrite=True)
-        mean += self._prior_mean(X)
+                variance[rows] = self.kernel_._latent_diag(batch) - self._factor.quadratic(K, overwrite=True)
+        mean = mean * self._scale + self._prior_mean(X)
         if not return_std:
             return self._shaped(mean)
+        noise = self._noise_at(X) if include_noise else 0.0
         std = np.sqrt(np.maximum(variance, 0.0) + noise)[:, None] * self._scale
         return self._shaped(mean), std[:, 0] if self._single_output else std
 
@@ -202,20 +216,26 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         for start in range(0, m, step):
             yield slice(start, start + step)
 
+    def _noise_at(self, X: Any) -> Array:
+        """(M,) variance of the noise of new observations, in units of the scaled targets."""
+        white: Array = self.kernel_._diag(X) - self.kernel_._latent_diag(X)
+        return white + self.noise_variance_
+
     def _prior_mean(self, X: Any) -> Array:
+        """(M, 1) or (M, O), in units of y."""
         m = self.mean_(X)
-        return m[:, None] if m.ndim == 1 else m
+        return (m[:, None] if m.ndim == 1 else m) + self._offset
 
     def _shaped(self, mean: Array) -> Array:
-        mean = mean * self._scale + self._offset
         return mean[:, 0] if self._single_output else mean
 
     def _joint(self, X: Any) -> tuple[Array, Array]:
-        """Posterior mean (M, O) and covariance (M, M), in the units of the scaled targets."""
+        """Posterior mean (M, O), in units of y, and covariance (M, M) of f, in those of the scaled targets."""
         K = self.kernel_._matrix(X, self.X_train_)
-        mean = K @ self._dual + self._prior_mean(X)
+        mean = product(K, self._dual) * self._scale + self._prior_mean(X)
         V = self._factor.half_solve(K.T, overwrite=True)
-        covariance = self.kernel_(X) - V.T @ V
+        covariance = _latent_covariance(self.kernel_, X)
+        covariance -= product(np.ascontiguousarray(V.T), V)
         diagonal = np.einsum("ii->i", covariance)
         np.maximum(diagonal, 0.0, out=diagonal)
         return mean, covariance
@@ -251,7 +271,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 G_rows = np.ascontiguousarray(G.transpose(0, 2, 1)).reshape(-1, G.shape[1])  # (m D, N)
                 V = self._factor.half_solve(G_rows.T, overwrite=True).T.reshape(len(batch), D, -1)
                 covariance[points] = self.kernel_._gradient_xz_diag(batch) - V @ V.transpose(0, 2, 1)
-        mean = (mean + prior) * self._scale[:, None]
+        mean = mean * self._scale[:, None] + prior
         mean = mean[:, 0] if self._single_output else mean
         if return_cov:
             spread = covariance[:, None] * self._scale[:, None, None] ** 2
@@ -265,7 +285,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """Functions drawn at X: (M, n_samples), or (M, O, n_samples) for several outputs.
 
-        From the posterior after `fit`, from the prior before it.
+        From the posterior after `fit`, from the prior before it; functions, so without the noise of observations.
         """
         n_samples = integer_at_least(n_samples, 1, "n_samples")
         rng = generator(random_state)
@@ -277,12 +297,13 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             mean, covariance = self._joint(X)
         else:
             m = model.mean(X)
-            mean, covariance = (m[:, None] if m.ndim == 1 else m), model.kernel(X)
+            mean, covariance = (m[:, None] if m.ndim == 1 else m), _latent_covariance(model.kernel, X)
         factor = cholesky(covariance, overwrite=True, scale=size, remedy="look at it with is_valid_kernel")
         white = rng.standard_normal((mean.shape[1], len(mean), n_samples))
-        draws = np.stack([factor.lower @ w for w in white], axis=1) + mean[:, :, None]
+        draws = np.stack([factor.lower @ w for w in white], axis=1)
         if fitted:
-            draws = draws * self._scale[:, None] + self._offset[:, None]
+            draws *= self._scale[:, None]
+        draws = draws + mean[:, :, None]
         return draws[:, 0] if draws.shape[1] == 1 and (not fitted or self._single_output) else draws
 
     # -- reading the model ---------------------------------------------------------------------------------
@@ -296,12 +317,21 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         scales = [v for name, v in self.kernel_.values().items() if name.split(".")[-1] == "length_scale"]
         scales = [v for v in scales if np.ndim(v) == 1]
-        if len(scales) != 1:
-            raise ValueError(
+        if (
+            len(scales) != 1
+        ):  # AttributeError, so that hasattr is False and the display in a notebook leaves it out
+            raise AttributeError(
                 "relevance is read from one length scale per input: give the kernel exactly one such"
             )
         eta = np.asarray(scales[0]) ** -2.0
         return np.asarray(eta * self.X_train_.var(axis=0))
+
+
+def _latent_covariance(kernel: Kernel, X: Any) -> Array:
+    """(M, M) covariance of f at X: k(X) without the noise of observations."""
+    K = kernel(X)
+    K.flat[:: len(K) + 1] += kernel._latent_diag(X) - kernel._diag(X)
+    return K
 
 
 def _deviation(Y: Array) -> Array:
