@@ -9,6 +9,7 @@ With A = K + Lambda + noise_variance I, residuals r = y - m(X) and a = A^-1 r, p
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -16,8 +17,10 @@ import numpy as np
 from scipy.linalg import blas
 
 from gp_core.arrays import Array
+from gp_core.blocked import LEAST_SIZE
 from gp_core.kernels import Kernel
 from gp_core.linalg import Cholesky, cholesky
+from gp_core.parallel import single_threaded_blas
 from gp_core.parameters import Bounds, Parameter, Parametrised, Values
 from gp_core.regression.means import Mean
 
@@ -105,6 +108,11 @@ def evidence(
     O(N^3) time. Memory: one N x N matrix for the value, and with the gradient the same one turned into the
     inverse plus what the kernel needs to contract it.
     """
+    with single_threaded_blas() if len(targets.values) >= LEAST_SIZE else nullcontext():
+        return _evidence(model, X, targets, noise, gradient)
+
+
+def _evidence(model: GPModel, X: Any, targets: Targets, noise: Array | None, gradient: bool) -> Evidence:
     n, outputs = targets.values.shape
     residuals = model.residuals(X, targets)
     factor = cholesky(model.covariance(X, noise), overwrite=True)

@@ -21,6 +21,7 @@ from gp_core.estimators import (
 from gp_core.kernels import Kernel
 from gp_core.linalg import cholesky, product
 from gp_core.optimize import Optimum, minimize
+from gp_core.parallel import map_blocks
 from gp_core.parameters import AUTO, Bounds
 from gp_core.priors import Prior, log_prior
 from gp_core.regression.evidence import Evidence, GPModel, Targets, evidence
@@ -28,8 +29,8 @@ from gp_core.regression.means import as_mean
 from gp_core.regression.noise import Noise
 from gp_core.scales import DataScale, search_space
 
-_BATCH_ENTRIES = 1_000_000
-"""Entries of K(X*, X) that prediction holds at a time."""
+_BATCH_ENTRIES = 500_000
+"""Entries of K(X*, X) that prediction holds at a time, per thread."""
 
 
 class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -198,12 +199,17 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             return self._shaped(mean), spread[:, :, 0] if self._single_output else spread
         mean = np.empty((len(X), self._dual.shape[1]))
         variance = np.empty(len(X))
-        for rows in self._batches(len(X)):
+
+        def fill(rows: slice) -> None:
             batch = X[rows]
             K = self.kernel_._matrix(batch, self.X_train_)
-            mean[rows] = product(K, self._dual)
+            mean[rows] = K @ self._dual
             if return_std:
-                variance[rows] = self.kernel_._latent_diag(batch) - self._factor.quadratic(K, overwrite=True)
+                variance[rows] = self.kernel_._latent_diag(batch) - self._factor.quadratic(K)
+
+        if return_std:
+            self._factor.prepare_quadratic()
+        map_blocks(fill, self._batches(len(X)))
         mean = mean * self._scale + self._prior_mean(X)
         if not return_std:
             return self._shaped(mean)

@@ -1,6 +1,7 @@
 """Kernels on sets and strings."""
 
 import itertools
+import pickle
 import string
 
 import numpy as np
@@ -195,3 +196,19 @@ def test_a_table_of_one_column_means_its_entries(make):
 def test_what_is_no_sequence_of_objects_is_refused(X, message):
     with pytest.raises(ValueError, match=message):
         EditDistance()(X)
+
+
+@pytest.mark.parametrize("references", [None, ("abc", "sun")])
+def test_a_fit_computes_edit_distances_once(monkeypatch, references):
+    calls = []
+
+    def counted(X, Z):
+        calls.append((len(X), len(Z)))
+        return edit_distances(X, Z)
+
+    monkeypatch.setattr("gp_core.kernels.discrete.edit_distances", counted)
+    gp = GaussianProcessRegressor(1.0 * EditDistance(0.5, references), noise_variance=0.1)
+    gp.fit(WORDS, np.arange(float(len(WORDS))))
+    assert gp.optimum_.evaluations > 3
+    assert len(calls) == 1
+    assert pickle.loads(pickle.dumps(gp)).predict(WORDS) == pytest.approx(gp.predict(WORDS))
