@@ -6,7 +6,7 @@ F features, P hyperparameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Hashable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -78,13 +78,15 @@ def as_objects(X: Any, name: str = "X") -> list[Any]:
     return list(rows)
 
 
-def as_table(X: Any, name: str = "X") -> npt.NDArray[np.object_]:
+def as_table(X: Any, name: str = "X") -> Table:
     """X as a table (N, C) of objects: a data frame, an array (N, C), or a list of rows."""
+    if isinstance(X, Table):
+        return X
     rows = _rows(X, name)
     if isinstance(rows, np.ndarray):
         if rows.ndim != 2:
             raise ValueError(f"{name} must be a table of shape (N, C), got shape {rows.shape}")
-        return rows.astype(object)
+        return Table(rows.astype(object))
     widths = {len(row) if isinstance(row, (list, tuple)) else -1 for row in rows}
     if len(widths) != 1 or widths & {-1, 0}:
         raise ValueError(f"{name} must be a table: rows (lists) with the same number of entries")
@@ -92,7 +94,7 @@ def as_table(X: Any, name: str = "X") -> npt.NDArray[np.object_]:
     for i, row in enumerate(rows):
         for j, entry in enumerate(row):
             table[i, j] = entry
-    return table
+    return Table(table)
 
 
 def looks_like_objects(X: Any) -> bool:
@@ -103,8 +105,37 @@ def looks_like_objects(X: Any) -> bool:
         return X.dtype.kind in "OUST"
     if not isinstance(X, (list, tuple)) or not X:
         return False
-    first = X[0][0] if isinstance(X[0], list) and X[0] else X[0]
-    return isinstance(first, (str, bytes, Set, Mapping))
+    try:
+        return np.asarray(X[0]).dtype.kind not in "biuf"
+    except ValueError:  # rows of different lengths, such as a tree
+        return True
+
+
+class Table:
+    """Rows of objects (N, C), read by columns; remembers the columns that a kernel has read."""
+
+    def __init__(self, cells: npt.NDArray[np.object_]) -> None:
+        self.cells = cells
+        self._read: dict[Hashable, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __getitem__(self, rows: slice) -> Table:
+        return Table(self.cells[rows])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self.cells,)
+
+    def columns(self, key: Hashable, indices: tuple[int, ...], read: Callable[[Any], Any]) -> Any:
+        """read(the chosen columns), once for each key."""
+        if max(indices) >= self.cells.shape[1]:
+            raise ValueError(
+                f"Columns: column {max(indices)} does not exist, the table has {self.cells.shape[1]}"
+            )
+        if key not in self._read:
+            self._read[key] = read(self.cells[:, list(indices)])
+        return self._read[key]
 
 
 def _rows(X: Any, name: str) -> Any:

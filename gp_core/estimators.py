@@ -133,4 +133,4 @@ def _at_bound(optimum: Optimum, i: int, model: Parametrised) -> str:
 def _takes_objects(kernel: Kernel | None, X: Any) -> bool:
     if kernel is None or kernel.domain == "vectors":
         return False
-    return kernel.domain == "objects" or looks_like_objects(X)
+    return kernel.domain in ("objects", "table") or looks_like_objects(X)

@@ -14,7 +14,8 @@ import numpy as np
 from gp_core.arrays import Array, as_float, as_objects, as_points, looks_like_objects
 from gp_core.parameters import Parametrised
 
-Domain = Literal["vectors", "objects", "any"]
+Domain = Literal["vectors", "objects", "table", "any"]
+"""What a kernel takes: points (N, D), N objects, rows with objects and numbers in columns, or any of them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,6 +28,7 @@ class Kernel(Parametrised):
     """
 
     domain: ClassVar[Domain] = "vectors"
+    chooses_columns: ClassVar[bool] = False
 
     # -- values ----------------------------------------------------------------------------------------
 

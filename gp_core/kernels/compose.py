@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gp_core.arrays import Array, integer_at_least
+from gp_core.arrays import Array, as_table, integer_at_least
 from gp_core.kernels.base import Domain, Kernel
 from gp_core.kernels.dot_product import Constant
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Values, expression
@@ -162,12 +162,16 @@ class _Combination(Kernel):
         if not flat:
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
         domains = {kernel.domain for kernel in flat} - {"any"}
-        if len(domains) > 1:
-            raise ValueError("kernels on vectors and kernels on sets or strings can't be combined")
+        if len(domains) > 1 and not ("table" in domains and all(_reads_columns(kernel) for kernel in flat)):
+            raise ValueError(
+                "kernels on vectors and kernels on objects can't be combined: choose the columns of each by Columns"
+            )
         self._set("kernels", tuple(flat))
 
     @property
     def domain(self) -> Domain:  # type: ignore[override]
+        if any(kernel.domain == "table" for kernel in self.kernels):
+            return "table"
         return next((kernel.domain for kernel in self.kernels if kernel.domain != "any"), "any")
 
     def __repr__(self) -> str:
@@ -195,6 +199,8 @@ class _Combination(Kernel):
         return next(filter(None, (kernel._conditional() for kernel in self.kernels)), "")
 
     def _checked(self, X: Any, name: str = "X") -> Any:
+        if self.domain == "table":
+            return as_table(X, name)
         strict = [kernel for kernel in self.kernels if kernel.domain != "any"]
         return (strict or list(self.kernels))[0]._checked(X, name)
 
@@ -406,6 +412,14 @@ class Exp(_Mapped):
 
     def _log_matrix(self, X: Any, Z: Any) -> Array:
         return self.kernel._matrix(X, Z)
+
+
+def _reads_columns(kernel: Kernel) -> bool:
+    """Whether a kernel can take a table: it chooses columns, or what it takes does not matter."""
+    children = [child for child in kernel._children() if isinstance(child, Kernel)]
+    if isinstance(kernel, (_Wrapper, _Combination)) and not kernel.chooses_columns:
+        return all(_reads_columns(child) for child in children)
+    return kernel.chooses_columns or kernel.domain == "any"
 
 
 def _is_zero(value: Any) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from gp_core.arrays import Array, as_objects
-from gp_core.kernels.base import Domain, Kernel
+from gp_core.arrays import Array
+from gp_core.kernels.objects import ObjectKernel
 from gp_core.kernels.stationary import RBF
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
 from gp_core.scales import DataScale
@@ -22,18 +22,7 @@ _MAX_EXPONENT = 1000
 
 
 @dataclass(frozen=True, repr=False)
-class _OnObjects(Kernel):
-    domain: ClassVar[Domain] = "objects"
-
-    def why_not_differentiable(self) -> str:
-        return f"{type(self).__name__} is a kernel on objects: there is no derivative by them"
-
-    def _checked(self, X: Any, name: str = "X") -> list[Any]:
-        return as_objects(X, name)
-
-
-@dataclass(frozen=True, repr=False)
-class SetIntersection(_OnObjects):
+class SetIntersection(ObjectKernel):
     """k(A, B) = 2^|A & B|: the number of subsets that A and B share, so an inner product over subsets.
 
     normalized: divide by sqrt(k(A, A) k(B, B)), which gives 2^(|A & B| - (|A| + |B|) / 2) and k(A, A) = 1
@@ -41,8 +30,11 @@ class SetIntersection(_OnObjects):
 
     normalized: bool = False
 
+    def _conditional(self) -> str:
+        return ""
+
     def _checked(self, X: Any, name: str = "X") -> list[Any]:
-        sets = super()._checked(X, name)
+        sets: list[Any] = super()._checked(X, name)
         for i, one in enumerate(sets):
             if not isinstance(one, (set, frozenset)):
                 raise ValueError(f"{name}[{i}] must be a set, got {type(one).__name__}: use set(...)")
@@ -77,7 +69,7 @@ class SetIntersection(_OnObjects):
 
 
 @dataclass(frozen=True, repr=False)
-class EditDistance(_OnObjects):
+class EditDistance(ObjectKernel):
     """k(s, t) = exp(-d(s, t) / l), d the Levenshtein distance: insertions, deletions and substitutions.
 
     The edit distance does not embed in a Hilbert space, so this function is a kernel on some data sets and

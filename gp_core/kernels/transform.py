@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gp_core.arrays import Array, as_float, integer_at_least
-from gp_core.kernels.base import Kernel
+from gp_core.arrays import Array, Table, as_float, as_table, integer_at_least
+from gp_core.kernels.base import Domain, Kernel
 from gp_core.kernels.compose import _Wrapper
 from gp_core.parameters import POSITIVE, SIGNED, Bounds, Parameter, Values
 from gp_core.scales import DataScale
@@ -21,7 +21,7 @@ class _Projected(_Wrapper):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kernel.domain == "objects":
+        if self.kernel.domain in ("objects", "table") and not self.chooses_columns:
             raise ValueError(f"{type(self).__name__} transforms vectors; {self.kernel!r} takes objects")
 
     def _jacobian(self, D: int) -> Array:
@@ -177,19 +177,46 @@ class Metric(_Projected):
 
 @dataclass(frozen=True, repr=False)
 class Columns(_Projected):
-    """k of some of the inputs.
+    """k of some of the inputs: of some numbers of each point, or of the object in one column of a table.
+
+    So a product can compare a word by one kernel and numbers by another:
+    `Columns(EditDistance(), 0) * Columns(RBF(), (1, 2))`, on rows like ["rock", 1.5, 0.2].
 
     kernel: the kernel of the chosen inputs
-    columns: their indices
+    columns: their indices; one for a kernel on objects
     """
 
     columns: tuple[int, ...] = (0,)
+
+    chooses_columns: ClassVar[bool] = True
+
+    @property
+    def domain(self) -> Domain:  # type: ignore[override]
+        return "table" if self.kernel.domain == "objects" else self.kernel.domain
+
+    def _checked(self, X: Any, name: str = "X") -> Any:
+        return as_table(X, name) if self.domain == "table" else super()._checked(X, name)
+
+    def _mapped(self, X: Any, Z: Any) -> tuple[Any, Any, Array]:
+        if not isinstance(X, Table):
+            return super()._mapped(X, Z)
+        return self._read(X), None if Z is None else self._read(Z), np.zeros((0, 0))
+
+    def _read(self, table: Table) -> Any:
+        """The chosen columns of a table as the kernel takes them."""
+
+        def check(cells: Any) -> Any:
+            return self.kernel._checked(cells if self.kernel.domain == "objects" else as_float(cells, "X"))
+
+        return table.columns((type(self.kernel), self.kernel.domain, self.columns), self.columns, check)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         columns = tuple(integer_at_least(c, 0, "Columns: an index") for c in np.atleast_1d(self.columns))
         if not columns:
             raise ValueError("Columns: name at least one column")
+        if self.kernel.domain == "table" or (self.kernel.domain == "objects" and len(columns) > 1):
+            raise ValueError(f"Columns: {self.kernel!r} takes one object, so choose one column for it")
         self._set("columns", columns)
 
     def _jacobian(self, D: int) -> Array:
