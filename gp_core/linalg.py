@@ -114,6 +114,22 @@ class Cholesky:
         return 2.0 * float(np.log(np.diagonal(self.lower)).sum())
 
 
+def extended(factor: Cholesky, cross: Array, corner: Array, remedy: str = "raise noise_variance") -> Cholesky:
+    """The factor of [[A, C], [C', D]] from that of A (N, N), in O(N^2 R) for R new rows.
+
+    cross: C (N, R)
+    corner: D (R, R)
+    """
+    n, r = cross.shape
+    below = factor.half_solve(np.asfortranarray(cross)).T  # (R, N)
+    rest = cholesky(corner - below @ below.T, scale=float(np.diagonal(corner).mean()), remedy=remedy)
+    lower = np.zeros((n + r, n + r), order="F")
+    lower[:n, :n] = factor.lower
+    lower[n:, :n] = below
+    lower[n:, n:] = rest.lower
+    return Cholesky(lower, max(factor.jitter, rest.jitter))
+
+
 def product(A: Array, B: Array) -> Array:
     """A B for C-ordered A (M, N) and B (N, O), by the library that also factorises and solves.
 

@@ -113,17 +113,11 @@ def evidence(
 
 
 def _evidence(model: GPModel, X: Any, targets: Targets, noise: Array | None, gradient: bool) -> Evidence:
-    n, outputs = targets.values.shape
-    residuals = model.residuals(X, targets)
     factor = cholesky(model.covariance(X, noise), overwrite=True)
-    dual = factor.solve(residuals)
-    value = (
-        -0.5 * float(np.vdot(residuals, dual))
-        - 0.5 * outputs * factor.log_determinant
-        - 0.5 * n * outputs * np.log(2.0 * np.pi)
-    )
+    state = conditioned(model, X, targets, factor)
     if not gradient or not model.n_theta:
-        return Evidence(value, np.zeros(0), factor, dual, factor.jitter)
+        return state
+    value, dual = state.value, state.dual
     W = _weights(factor, dual)
     parts = []
     if model._is_free("noise_variance"):
@@ -132,6 +126,19 @@ def _evidence(model: GPModel, X: Any, targets: Targets, noise: Array | None, gra
         parts.append(model.kernel._contract(X, None, W, upper=True)[1])
     parts.append(model.mean.theta_vjp(X, dual / targets.scale))
     return Evidence(value, np.concatenate(parts), None, dual, factor.jitter)
+
+
+def conditioned(model: GPModel, X: Any, targets: Targets, factor: Cholesky) -> Evidence:
+    """log p of the scaled residuals, from the factor of A."""
+    n, outputs = targets.values.shape
+    residuals = model.residuals(X, targets)
+    dual = factor.solve(residuals)
+    value = (
+        -0.5 * float(np.vdot(residuals, dual))
+        - 0.5 * outputs * factor.log_determinant
+        - 0.5 * n * outputs * np.log(2.0 * np.pi)
+    )
+    return Evidence(value, np.zeros(0), factor, dual, factor.jitter)
 
 
 def _weights(factor: Cholesky, dual: Array) -> Array:

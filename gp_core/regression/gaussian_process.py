@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, integer_at_least
+from gp_core.arrays import Array, Table, as_targets, integer_at_least
 from gp_core.estimators import (
     NamedKernelParameters,
     default_kernel,
@@ -19,12 +20,12 @@ from gp_core.estimators import (
     report,
 )
 from gp_core.kernels import Kernel
-from gp_core.linalg import cholesky, product
+from gp_core.linalg import cholesky, extended, product
 from gp_core.optimize import Optimum, minimize
 from gp_core.parallel import map_blocks
 from gp_core.parameters import AUTO, Bounds
 from gp_core.priors import Prior, log_prior
-from gp_core.regression.evidence import Evidence, GPModel, Targets, evidence
+from gp_core.regression.evidence import Evidence, GPModel, Targets, conditioned, evidence
 from gp_core.regression.means import as_mean
 from gp_core.regression.noise import Noise
 from gp_core.scales import DataScale, search_space
@@ -175,6 +176,61 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         model = self.model_ if theta is None else self.model_.with_theta(theta)
         state = evidence(model, self.X_train_, self._targets, self._noise, gradient=eval_gradient)
         return (state.value, state.gradient) if eval_gradient else state.value
+
+    def append(self, X: Any, y: Any, noise_covariance: Any = None) -> GaussianProcessRegressor:
+        """Add M points to a fitted process and keep its hyperparameters: O(N^2 M) instead of O(N^3).
+
+        The result is that of `fit` on all points with these hyperparameters; the scale of normalize_y is kept as well.
+
+        Parameters
+        ----------
+        X, y : (M, D) and (M,) or (M, O)
+        noise_covariance : None or (M,)
+            Variances of the known noise of the new points, if `fit` got variances.
+        """
+        check_is_fitted(self)
+        X = query_inputs(self, X, self.kernel_)
+        y = as_targets(y, len(X))
+        if y.shape[1:] != self.y_train_.shape[1:]:
+            raise ValueError(
+                f"y must have shape {(len(X), *self.y_train_.shape[1:])} as in fit, got {y.shape}"
+            )
+        known = Noise.known(noise_covariance, len(X))
+        if (known is None) != (self._noise is None) or (self._noise is not None and self._noise.ndim == 2):
+            raise ValueError(
+                "append takes noise_covariance as variances (M,), and only where fit got variances (N,)"
+            )
+        corner = self.kernel_(X)
+        corner.flat[:: len(corner) + 1] += self.noise_variance_
+        if known is not None and self._noise is not None:
+            known = known / self._scale[0] ** 2
+            corner.flat[:: len(corner) + 1] += known
+            self._noise = np.concatenate([self._noise, known])
+        cross = self.kernel_._matrix(self.X_train_, X)
+        factor = extended(self._factor, cross, corner)
+        self.X_train_ = _joined(self.X_train_, X, self.kernel_)
+        self.y_train_ = np.concatenate([self.y_train_, y])
+        Y = self.y_train_[:, None] if self.y_train_.ndim == 1 else self.y_train_
+        self._targets = Targets(Y - self._offset, self._scale)
+        self._set_model(self.model_, conditioned(self.model_, self.X_train_, self._targets, factor))
+        return self
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """What the process says of each observation from all others, in closed form: O(N^3) once, not N times.
+
+            mean_i = y_i - a_i / (A^-1)_ii,   var_i = 1 / (A^-1)_ii,   a = A^-1 (y - m(X))
+
+        (Rasmussen and Williams, equation 5.12.) The hyperparameters are those learned from all points.
+        """
+        check_is_fitted(self)
+        variance = 1.0 / np.diagonal(self._factor.inverse_lower())[:, None]
+        error = self._dual * variance * self._scale
+        Y = self.y_train_[:, None] if self._single_output else self.y_train_
+        std = np.sqrt(variance) * self._scale
+        density = -0.5 * np.square(error / std) - np.log(std) - 0.5 * np.log(2.0 * np.pi)
+        if self._single_output:
+            return LeaveOneOut((Y - error)[:, 0], std[:, 0], error[:, 0], density[:, 0])
+        return LeaveOneOut(Y - error, std, error, density)
 
     # -- prediction --------------------------------------------------------------------------------------
 
@@ -331,6 +387,35 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             )
         eta = np.asarray(scales[0]) ** -2.0
         return np.asarray(eta * self.X_train_.var(axis=0))
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Predictions of each observation from all others, (N,) or (N, O).
+
+    mean, std: of the observation, with its noise
+    error: y - mean
+    log_density: of the observation; its sum is the log pseudo-likelihood, which compares models
+    """
+
+    mean: Array
+    std: Array
+    error: Array
+    log_density: Array
+
+    @property
+    def standardized(self) -> Array:
+        """error / std: about N(0, 1) if the model is right; beyond 3 or 4 an outlier."""
+        return np.asarray(self.error / self.std)
+
+
+def _joined(old: Any, new: Any, kernel: Kernel) -> Any:
+    """Training inputs of both, as the kernel takes them."""
+    if isinstance(old, np.ndarray):
+        return np.concatenate([old, new])
+    if isinstance(old, Table):
+        return Table(np.concatenate([old.cells, new.cells]))
+    return kernel._checked([*old, *new])
 
 
 def _latent_covariance(kernel: Kernel, X: Any) -> Array:
