@@ -31,8 +31,8 @@ class Gaussian:
     array([1., 2.])
     >>> a.marginal([1]).covariance
     array([[2.]])
-    >>> a.conditional([0], [2.0])  # x_1 given x_0 = 2
-    Gaussian(mean=[2.0], covariance=[[1.5]])
+    >>> a.conditional([0], [2.0]).mean.round(6)  # x_1 given x_0 = 2
+    array([2.])
     """
 
     mean: Any

@@ -39,8 +39,8 @@ class SubtreeKernel(ObjectKernel):
     --------
     >>> tree, other = ("s", ("np", "dog"), ("vp", "barks")), ("s", ("np", "cat"), ("vp", "barks"))
     >>> SubtreeKernel(0.5)([tree, other]).round(3)
-    array([[1.   , 0.696],
-           [0.696, 1.   ]])
+    array([[1.   , 0.527],
+           [0.527, 1.   ]])
     """
 
     decay: Values = 0.5

@@ -46,20 +46,48 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
     independent given them. Cost: O(N^3) per evaluation of the likelihood, O(N) per predicted mean, O(N^2) per
     predicted variance.
 
-    kernel: k; None for 1.0 * RBF(1.0)
-    noise_variance: of independent noise, learned within its bounds; 0 for noise-free interpolation
-    noise_variance_bounds: (low, high), or "fixed"
-    mean: None (zero), a number, a callable on (N, D), or a `Mean` with parameters to learn
-    normalize_y: centre y and scale it to unit variance first, per output
-    optimizer: "lbfgs", or None to keep the hyperparameters as given
-    n_restarts_optimizer: further starts, drawn uniformly within the bounds of theta
-    priors: hyperparameter name -> Prior, see `gp_core.priors`
-    max_iter: iterations per start
-    random_state: seed of the restarts: None, an int or a numpy Generator
+    Parameters
+    ----------
+    kernel : Kernel or None
+        k; None for a scaled RBF that starts in the scale of the data.
+    noise_variance : float >= 0
+        Of independent noise, learned within its bounds; 0 for noise-free interpolation.
+    noise_variance_bounds : (low, high), "auto" or "fixed"
+        "auto" follows the variance of y.
+    mean : None, number, callable on (N, D), or Mean
+        m, in units of y; a `Mean` has parameters to learn.
+    normalize_y : bool
+        Scale y to unit variance first, per output, and centre it if there is no mean.
+    optimizer : "lbfgs" or None
+        None keeps the hyperparameters as given.
+    n_restarts_optimizer : int
+        Further starts, drawn in the scale of the data.
+    priors : mapping of hyperparameter name to Prior
+        See `gp_core.priors`.
+    max_iter : int
+        Iterations per start.
+    random_state : None, int or Generator
+        Seed of the restarts.
 
-    After fit: kernel_, noise_variance_, mean_, theta_ and theta_names_ (noise, kernel, mean),
-    log_marginal_likelihood_value_, optimum_ (how the search went), n_iter_, jitter_ (added to the
-    diagonal), X_train_, y_train_.
+    Attributes
+    ----------
+    kernel_, noise_variance_, mean_ : what was learned
+    theta_, theta_names_ : noise, kernel, mean
+    log_marginal_likelihood_value_ : float
+    optimum_ : how the search went
+    n_iter_ : int
+    jitter_ : what had to be added to the diagonal
+    X_train_, y_train_ : the data
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import GaussianProcessRegressor
+    >>> x = np.linspace(0.0, 6.0, 40)[:, None]
+    >>> y = 1000.0 + np.sin(x[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=40)
+    >>> gp = GaussianProcessRegressor(normalize_y=True).fit(x, y)
+    >>> bool(abs(gp.predict([[1.0]])[0] - 1000.0 - np.sin(1.0)) < 0.1)
+    True
     """
 
     def __init__(

@@ -30,7 +30,8 @@ from gp_core.scales import DataScale, search_space
 
 DEFAULT_NODES = {1: 200, 2: 25, 3: 10}
 """Nodes per input, by the number of inputs: at most 1000 in all."""
-_MARGIN = 1e-9
+_MARGIN = 0.05
+"""Share of the width of the data that the grid extends beyond them, on each side."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class InducingGrid:
 
     @classmethod
     def over(cls, X: Array, nodes: tuple[int, ...]) -> InducingGrid:
-        """A grid over the bounding box of X, with that many nodes per input."""
+        """A grid over the bounding box of X and a little beyond, with that many nodes per input."""
         axes = []
         for x, n in zip(X.T, nodes, strict=True):
             low, high = float(x.min()), float(x.max())

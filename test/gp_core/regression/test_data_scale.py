@@ -9,6 +9,7 @@ from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
+import gp_core
 from gp_core import GaussianProcessRegressor
 from gp_core.estimators import report
 from gp_core.kernels import RBF, Columns, Constant, Exponential, Linear, Metric, Polynomial, Scaled, White
@@ -224,3 +225,12 @@ def test_a_fitted_model_is_displayed(kernel):
     gp = GaussianProcessRegressor(kernel, optimizer=None).fit(X, Y)
     assert "GaussianProcessRegressor" in gp._repr_html_()
     assert hasattr(gp, "relevance_") == (np.ndim(kernel.values()["length_scale"]) == 1)
+
+
+def test_every_estimator_with_a_kernel_sets_its_parameters_by_name():
+    for name in sorted(gp_core.__all__):
+        estimator = getattr(gp_core, name)
+        if "kernel" not in estimator.__init__.__code__.co_varnames:
+            continue
+        model = estimator(kernel=1.0 * RBF(1.0)).set_params(kernel__length_scale=2.0)
+        assert model.kernel == 1.0 * RBF(2.0), name
