@@ -2,6 +2,7 @@
 
 from gp_core.regression.bayesian_linear import BayesianLinearRegression
 from gp_core.regression.contour import LikelihoodContour, likelihood_contour
+from gp_core.regression.coregionalized import CoregionalizedGaussianProcessRegressor
 from gp_core.regression.gaussian_process import GaussianProcessRegressor, LeaveOneOut
 from gp_core.regression.interpolated import InducingGrid, InterpolatedGaussianProcessRegressor
 from gp_core.regression.locally_weighted import LocallyWeightedRegression
@@ -12,6 +13,7 @@ from gp_core.regression.ridge import KernelRidge, Ridge
 __all__ = [
     "BayesianLinearRegression",
     "ConstantMean",
+    "CoregionalizedGaussianProcessRegressor",
     "FunctionMean",
     "GaussianProcessRegressor",
     "InducingGrid",

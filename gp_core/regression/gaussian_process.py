@@ -22,7 +22,7 @@ from gp_core.estimators import (
 from gp_core.kernels import Kernel
 from gp_core.linalg import cholesky, extended, product
 from gp_core.optimize import Optimum, minimize
-from gp_core.parallel import map_blocks
+from gp_core.parallel import available_threads, map_blocks, single_threaded_blas
 from gp_core.parameters import AUTO, Bounds
 from gp_core.priors import Prior, log_prior
 from gp_core.regression.evidence import Evidence, GPModel, Targets, conditioned, evidence
@@ -32,6 +32,8 @@ from gp_core.scales import DataScale, search_space
 
 _BATCH_ENTRIES = 500_000
 """Entries of K(X*, X) that prediction holds at a time, per thread."""
+_SHARED_ENTRIES = 200_000
+"""From so many entries of K(X*, X) on, prediction uses several threads."""
 
 
 class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -291,9 +293,10 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             if return_std:
                 variance[rows] = self.kernel_._latent_diag(batch) - self._factor.quadratic(K)
 
-        if return_std:
-            self._factor.prepare_quadratic()
-        map_blocks(fill, self._batches(len(X)))
+        with single_threaded_blas():
+            if return_std:
+                self._factor.prepare_quadratic()
+            map_blocks(fill, self._batches(len(X)))
         mean = mean * self._scale + self._prior_mean(X)
         if not return_std:
             return self._shaped(mean)
@@ -302,7 +305,10 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         return self._shaped(mean), std[:, 0] if self._single_output else std
 
     def _batches(self, m: int, entries_per_point: int = 1) -> Iterator[slice]:
-        step = max(1, _BATCH_ENTRIES // (len(self.X_train_) * entries_per_point))
+        row = len(self.X_train_) * entries_per_point
+        step = max(1, _BATCH_ENTRIES // row)
+        if m * row >= _SHARED_ENTRIES:  # enough work for every thread to get two batches
+            step = max(1, min(step, -(-m // (2 * available_threads()))))
         for start in range(0, m, step):
             yield slice(start, start + step)
 
