@@ -82,8 +82,11 @@ class _Model(Parametrised):
 
 
 class CoregionalizedGaussianProcessRegressor(
-    NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator
-):  # type: ignore[misc]
+    NamedKernelParameters,
+    MultiOutputMixin,
+    RegressorMixin,
+    BaseEstimator,  # type: ignore[misc]
+):
     """y_o(x) = f_o(x) + e_o, cov(f_o(x), f_p(z)) = B_op k(x, z): intrinsic coregionalisation (Goovaerts 1997).
 
     With the outputs stacked one after another, y (N O,), and Lambda the covariance of the noise:
@@ -245,7 +248,7 @@ class CoregionalizedGaussianProcessRegressor(
         """log p(y), its gradient (P,), the factor of A and A^-1 y."""
         B, K = model.outputs.matrix, model.kernel(self.X_train_)
         n, outputs = len(K), len(B)
-        A: Array = np.kron(B, K)
+        A = np.asarray(np.kron(B, K), dtype=np.float64)
         if self._known is not None:
             A += self._known
         A.flat[:: len(A) + 1] += float(model.noise_variance)

@@ -17,12 +17,14 @@ import numpy as np
 from scipy.linalg import blas
 
 from gp_core.arrays import Array
-from gp_core.blocked import LEAST_SIZE
 from gp_core.kernels import Kernel
 from gp_core.linalg import Cholesky, cholesky
 from gp_core.parallel import single_threaded_blas
 from gp_core.parameters import Bounds, Parameter, Parametrised, Values
 from gp_core.regression.means import Mean
+
+_ONE_THREAD = 128
+"""From this many points on BLAS is kept on one thread; below, saying so would take longer than it saves."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def evidence(
     O(N^3) time. Memory: one N x N matrix for the value, and with the gradient the same one turned into the
     inverse plus what the kernel needs to contract it.
     """
-    with single_threaded_blas() if len(targets.values) >= LEAST_SIZE else nullcontext():
+    with single_threaded_blas() if len(targets.values) >= _ONE_THREAD else nullcontext():
         return _evidence(model, X, targets, noise, gradient)
 
 
