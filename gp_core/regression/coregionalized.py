@@ -83,8 +83,8 @@ class _Model(Parametrised):
 
 class CoregionalizedGaussianProcessRegressor(
     NamedKernelParameters,
-    MultiOutputMixin,
-    RegressorMixin,
+    MultiOutputMixin,  # type: ignore[misc]
+    RegressorMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
     """y_o(x) = f_o(x) + e_o, cov(f_o(x), f_p(z)) = B_op k(x, z): intrinsic coregionalisation (Goovaerts 1997).
