@@ -25,7 +25,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor as SklearnGP
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from gp_core import GaussianProcessRegressor
-from gp_core.kernels import RBF
+from gp_core.kernels import RBF, Matern
 
 Call = Callable[[], object]
 Clock = Callable[[], float]
@@ -85,6 +85,15 @@ def prediction(n: int, m: int, turns: int, clock: Clock) -> None:
     show(f"mean and deviation at {m} points, n = {n}", times, "s")
 
 
+def kernel_matrix(n: int, D: int, turns: int, clock: Clock) -> None:
+    X = np.random.default_rng(0).normal(size=(n, D))
+    pairs = [("RBF", RBF(1.0), sk.RBF(1.0)), ("Matern 3/2", Matern(1.0, nu=1.5), sk.Matern(1.0, nu=1.5))]
+    for name, a, b in pairs:
+        assert np.allclose(a(X), b(X))
+        times = in_turn(lambda a=a: a(X), lambda b=b: b(X), 4 * turns, clock)
+        show(f"K(X), {name}, n = {n}, D = {D}", times, "s")
+
+
 def memory(n: int) -> None:
     a, b = ours(n), theirs(n)
     peaks = (
@@ -122,7 +131,7 @@ def large(n: int) -> None:
 
 def show(label: str, costs: tuple[float, float], unit: str) -> None:
     a, b = costs
-    print(f"{label:52s}  gp_core {a:8.3f} {unit}  scikit-learn {b:8.3f} {unit}  {b / a:5.1f} x")
+    print(f"{label:52s}  gp_core {a:8.4f} {unit}  scikit-learn {b:8.4f} {unit}  {b / a:6.2f} x")
 
 
 def main() -> None:
@@ -138,6 +147,8 @@ def main() -> None:
     likelihood(n, turns, clock)
     memory(n)
     prediction(n, m, turns, clock)
+    kernel_matrix(n // 2, 2, turns, clock)
+    kernel_matrix(n, 6, turns, clock)
     if options.large:
         large(300 if options.quick else 5000)
 

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
         LocalLogisticRegression,
         LogisticRegression,
     )
+    from gp_core.gaussian import Gaussian
     from gp_core.regression import (
         BayesianLinearRegression,
         GaussianProcessRegressor,
+        InterpolatedGaussianProcessRegressor,
         KernelRidge,
         LocallyWeightedRegression,
         NadarayaWatson,
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
 __all__ = [
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
+    "Gaussian",
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",
+    "InterpolatedGaussianProcessRegressor",
     "KernelNearestNeighbors",
     "KernelRidge",
     "LocalLogisticRegression",
@@ -49,6 +53,8 @@ _CLASSIFIERS = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'gp_core' has no attribute {name!r}")
+    if name == "Gaussian":
+        return getattr(import_module("gp_core.gaussian"), name)
     home = "gp_core.classification" if name in _CLASSIFIERS else "gp_core.regression"
     return getattr(import_module(home), name)
 

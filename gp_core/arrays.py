@@ -6,6 +6,7 @@ F features, P hyperparameters.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,108 @@ def as_points(X: Any, name: str = "X", n_inputs: int | None = None) -> Array:
     if n_inputs is not None and array.shape[1] != n_inputs:
         raise ValueError(f"{name} has {array.shape[1]} inputs, expected {n_inputs}")
     return array
+
+
+def as_objects(X: Any, name: str = "X") -> list[Any]:
+    """X as a non-empty list of N objects.
+
+    A table of one column, as scikit-learn passes inputs, means its entries: a data frame, an array (N, 1) or a list
+    of lists with one entry each. So a sequence of tokens is written as a tuple, not as a list.
+    """
+    rows = _rows(X, name)
+    if isinstance(rows, np.ndarray):
+        if rows.ndim == 2 and rows.shape[1] == 1:
+            rows = rows[:, 0]
+        if rows.ndim != 1:
+            raise ValueError(
+                f"{name} must hold one object per point, got shape {rows.shape}: choose a column, or use Columns"
+            )
+        return list(rows)
+    if any(isinstance(row, list) for row in rows):
+        for i, row in enumerate(rows):
+            if not isinstance(row, list) or len(row) != 1:
+                raise ValueError(
+                    f"{name} is a table, and {name}[{i}] is not a row of one object: give one object per point, "
+                    "a sequence of tokens as a tuple, or use Columns"
+                )
+        return [row[0] for row in rows]
+    return list(rows)
+
+
+def as_table(X: Any, name: str = "X") -> Table:
+    """X as a table (N, C) of objects: a data frame, an array (N, C), or a list of rows."""
+    if isinstance(X, Table):
+        return X
+    rows = _rows(X, name)
+    if isinstance(rows, np.ndarray):
+        if rows.ndim != 2:
+            raise ValueError(f"{name} must be a table of shape (N, C), got shape {rows.shape}")
+        return Table(rows.astype(object))
+    widths = {len(row) if isinstance(row, (list, tuple)) else -1 for row in rows}
+    if len(widths) != 1 or widths & {-1, 0}:
+        raise ValueError(f"{name} must be a table: rows (lists) with the same number of entries")
+    table = np.empty((len(rows), widths.pop()), dtype=object)
+    for i, row in enumerate(rows):
+        for j, entry in enumerate(row):
+            table[i, j] = entry
+    return Table(table)
+
+
+def looks_like_objects(X: Any) -> bool:
+    """Whether X holds sets, strings or other objects rather than numbers."""
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    if isinstance(X, np.ndarray):
+        return X.dtype.kind in "OUST"
+    if not isinstance(X, (list, tuple)) or not X:
+        return False
+    try:
+        return np.asarray(X[0]).dtype.kind not in "biuf"
+    except ValueError:  # rows of different lengths, such as a tree
+        return True
+
+
+class Table:
+    """Rows of objects (N, C), read by columns; remembers the columns that a kernel has read."""
+
+    def __init__(self, cells: npt.NDArray[np.object_]) -> None:
+        self.cells = cells
+        self._read: dict[Hashable, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __getitem__(self, rows: slice) -> Table:
+        return Table(self.cells[rows])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self.cells,)
+
+    def columns(self, key: Hashable, indices: tuple[int, ...], read: Callable[[Any], Any]) -> Any:
+        """read(the chosen columns), once for each key."""
+        if max(indices) >= self.cells.shape[1]:
+            raise ValueError(
+                f"Columns: column {max(indices)} does not exist, the table has {self.cells.shape[1]}"
+            )
+        if key not in self._read:
+            self._read[key] = read(self.cells[:, list(indices)])
+        return self._read[key]
+
+
+def _rows(X: Any, name: str) -> Any:
+    """X as an array or a list, never empty: data frames by their values, no mapping, no set."""
+    if hasattr(X, "to_numpy"):  # pandas and polars iterate over column names
+        X = X.to_numpy()
+    if isinstance(X, (Mapping, Set)):
+        raise ValueError(
+            f"{name} must be a sequence of objects, got {type(X).__name__}, which has no order of points"
+        )
+    if isinstance(X, (str, bytes)) or not hasattr(X, "__len__") or not hasattr(X, "__iter__"):
+        raise ValueError(f"{name} must be a sequence of objects, got {type(X).__name__}: wrap one in a list")
+    rows = X if isinstance(X, np.ndarray) else list(X)
+    if len(rows) == 0:
+        raise ValueError(f"{name} holds no points: give at least 1")
+    return rows
 
 
 def as_vector(value: Any, name: str, length: int | None = None) -> Array:

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from gp_core.arrays import Array, as_targets
+from gp_core.arrays import Array, as_targets, looks_like_objects
 from gp_core.kernels import RBF, Kernel, Scaled
-from gp_core.kernels.base import looks_like_objects
 from gp_core.linalg import report_jitter
 from gp_core.optimize import Optimum
+from gp_core.parameters import Parametrised
 
 try:
     from sklearn.utils.validation import validate_data
@@ -22,6 +22,32 @@ except ImportError:  # scikit-learn < 1.6
     def validate_data(estimator: Any, X: Any, *args: Any, **options: Any) -> Any:
         """The method that became a function in scikit-learn 1.6."""
         return estimator._validate_data(X, *args, **options)
+
+
+_PRESSED = 1e-2
+"""Gain in log likelihood per e-fold beyond a bound that is worth a warning."""
+
+
+class NamedKernelParameters:
+    """For estimators with a kernel: `set_params(kernel__length_scale=2.0)`, as grid search does.
+
+    Kernels are immutable, so the named parameter is set by replacing the kernel.
+    """
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters of the estimator, and of its kernel and mean by `kernel__...` and `mean__...`."""
+        plain = {name: value for name, value in params.items() if "__" not in name}
+        nested: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            owner, mark, inner = name.partition("__")
+            if mark and isinstance(plain.get(owner, getattr(self, owner, None)), Parametrised):
+                nested.setdefault(owner, {})[inner] = value
+            elif mark:
+                plain[name] = value
+        super().set_params(**plain)  # type: ignore[misc]
+        for owner, named in nested.items():
+            setattr(self, owner, getattr(self, owner).with_params(**named))
+        return self
 
 
 def fit_inputs(estimator: Any, X: Any, kernel: Kernel | None = None) -> Any:
@@ -67,18 +93,44 @@ def generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(2**31, size=4))
 
 
-def report(optimum: Optimum | None, jitter: float) -> None:
-    """Warn the user of a fit that stopped early, and of one that needed jitter."""
+def report(optimum: Optimum | None, jitter: float, model: Parametrised | None = None) -> None:
+    """Warn the user of a fit that stopped early or at a bound, and of one that needed jitter.
+
+    model: whose theta was learned, to name what is at its bound
+    """
     if optimum is not None and not optimum.converged:
+        remedy = (
+            "raise max_iter"
+            if optimum.out_of_iterations
+            else "the line search found no better point, usually for a nearly singular kernel matrix: "
+            "raise noise_variance or its lower bound"
+        )
         warnings.warn(
-            f"hyperparameters did not converge ({optimum.message}): raise max_iter, or scale the inputs",
+            f"hyperparameters did not converge ({optimum.message}): {remedy}",
             ConvergenceWarning,
             stacklevel=3,
         )
+    if optimum is not None and model is not None:
+        found = [_at_bound(optimum, i, model) for i in optimum.pressed(_PRESSED)]
+        if found:
+            warnings.warn(
+                f"the likelihood still rises beyond the bounds: {', '.join(found)}. "
+                "Widen these bounds, fix the parameter, or take it as a sign that the model lacks something",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
     report_jitter(jitter, stacklevel=4)
+
+
+def _at_bound(optimum: Optimum, i: int, model: Parametrised) -> str:
+    low, high = optimum.bounds[i]
+    at_low = optimum.x[i] - low < high - optimum.x[i]
+    bound = low if at_low else high
+    value = bound if model.signed[i] else np.exp(bound)
+    return f"{model.theta_names[i]} is at its {'lower' if at_low else 'upper'} bound {value:.3g}"
 
 
 def _takes_objects(kernel: Kernel | None, X: Any) -> bool:
     if kernel is None or kernel.domain == "vectors":
         return False
-    return kernel.domain == "objects" or looks_like_objects(X)
+    return kernel.domain in ("objects", "table") or looks_like_objects(X)

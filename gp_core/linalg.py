@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from gp_core import blocked
 from gp_core.arrays import Array
+from gp_core.parallel import available_threads, map_blocks
 
 JITTERS = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6)
 """Tried in turn, each times the scale of the diagonal."""
@@ -69,22 +71,39 @@ class Cholesky:
         if len(self.lower) <= _SMALL:
             T = self._lower_inverse
             return np.asfortranarray(np.tril(T.T @ T))
+        threads = _threads(len(self.lower))
+        if threads > 1:
+            inverse = self.lower if overwrite else self.lower.copy(order="F")
+            blocked.invert_triangle(inverse, threads)
+            blocked.multiply_triangle(inverse, threads)
+            return inverse
         inverse, info = lapack.dpotri(self.lower, lower=1, overwrite_c=int(overwrite))
         _require_done(info)
         return inverse
 
-    def quadratic(self, B: Array, overwrite: bool = False) -> Array:
-        """(M,) with b'A^-1 b for each row b of B (M, N). With `overwrite`, a C-ordered B is destroyed.
+    def quadratic(self, B: Array) -> Array:
+        """(M,) with b'A^-1 b for each row b of B (M, N).
 
-        |L^-1 b|^2 with L^-1 formed once: a triangular product runs faster than a triangular solve.
+        |L^-1 b|^2 with L^-1 formed once: a product runs faster than a triangular solve.
         """
-        V: Array = blas.dtrmm(1.0, self._lower_inverse, B.T, lower=1, overwrite_b=int(overwrite))
-        squares: Array = np.einsum("mn,mn->m", V.T, V.T)
-        return squares
+        T = self._lower_inverse
+        rows = [slice(i, i + _BLOCK) for i in range(0, len(B), _BLOCK)]
+        return np.concatenate(
+            [np.zeros(0), *map_blocks(lambda part: blocked.squared_norms(T, B[part]), rows)]
+        )
+
+    def prepare_quadratic(self) -> None:
+        """Form L^-1 now, so that several threads may call `quadratic` next."""
+        _ = self._lower_inverse
 
     @cached_property
     def _lower_inverse(self) -> Array:
         T: Array
+        threads = _threads(len(self.lower))
+        if threads > 1:
+            T = self.lower.copy(order="F")
+            blocked.invert_triangle(T, threads)
+            return T
         T, info = lapack.dtrtri(self.lower, lower=1)
         _require_done(info)
         return T
@@ -93,6 +112,22 @@ class Cholesky:
     def log_determinant(self) -> float:
         """log |A| = 2 sum_i log L_ii."""
         return 2.0 * float(np.log(np.diagonal(self.lower)).sum())
+
+
+def extended(factor: Cholesky, cross: Array, corner: Array, remedy: str = "raise noise_variance") -> Cholesky:
+    """The factor of [[A, C], [C', D]] from that of A (N, N), in O(N^2 R) for R new rows.
+
+    cross: C (N, R)
+    corner: D (R, R)
+    """
+    n, r = cross.shape
+    below = factor.half_solve(np.asfortranarray(cross)).T  # (R, N)
+    rest = cholesky(corner - below @ below.T, scale=float(np.diagonal(corner).mean()), remedy=remedy)
+    lower = np.zeros((n + r, n + r), order="F")
+    lower[:n, :n] = factor.lower
+    lower[n:, :n] = below
+    lower[n:, n:] = rest.lower
+    return Cholesky(lower, max(factor.jitter, rest.jitter))
 
 
 def product(A: Array, B: Array) -> Array:
@@ -140,7 +175,7 @@ def cholesky(
         jitter = level * scale
         if jitter:
             _restore_lower(work, diagonal + jitter)
-        lower, info = lapack.dpotrf(work, lower=1, clean=0, overwrite_a=1)
+        lower, info = _factorise(work)
         if info == 0:
             work = lower
             _zero_upper(work)
@@ -151,6 +186,19 @@ def cholesky(
             break
         work = lower
     raise ValueError(f"{what} is not positive definite here: {remedy}")
+
+
+def _factorise(work: Array) -> tuple[Array, int]:
+    """L in the lower triangle of `work`, in place, and LAPACK's info."""
+    threads = _threads(len(work))
+    if threads > 1:
+        return work, blocked.factorise(work, threads)
+    lower, info = lapack.dpotrf(work, lower=1, clean=0, overwrite_a=1)
+    return lower, int(info)
+
+
+def _threads(n: int) -> int:
+    return available_threads() if n >= blocked.LEAST_SIZE else 1
 
 
 def report_jitter(

@@ -11,6 +11,7 @@ from scipy import optimize
 from gp_core.arrays import Array
 
 Objective = Callable[[Array], tuple[float, Array]]
+Value = Callable[[Array], float]
 RESTART_RANGE = 5.0
 """Where a bound is infinite a restart is drawn within this distance of the start."""
 _FLAT = 1e-5
@@ -30,6 +31,8 @@ class Optimum:
     evaluations: objective calls over all runs
     run_values: final value of each run, the given start first: different values mean local optima
     at_bound: (P,) bool, coordinates that ended on a bound
+    bounds: (P, 2) the box
+    out_of_iterations: whether the best run was ended by max_iterations
     """
 
     x: Array
@@ -41,17 +44,29 @@ class Optimum:
     evaluations: int
     run_values: tuple[float, ...]
     at_bound: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    bounds: Array
+    out_of_iterations: bool
+
+    def pressed(self, slope: float) -> list[int]:
+        """Coordinates on a bound beyond which the objective still falls, by more than `slope` per unit."""
+        outward = np.where(
+            self.x - self.bounds[:, 0] < self.bounds[:, 1] - self.x, self.gradient, -self.gradient
+        )
+        return [int(i) for i in np.flatnonzero(self.at_bound & (outward > slope))]
 
 
 def minimize(
     objective: Objective,
-    start: Array,
+    start: Array | None,
     bounds: Array,
     *,
     n_restarts: int = 0,
     rng: np.random.Generator | None = None,
     max_iterations: int = 200,
     tolerance: float = 1e-6,
+    restarts: Array | None = None,
+    candidates: Array | None = None,
+    value: Value | None = None,
 ) -> Optimum:
     """min over x in the box of objective(x), which returns value and gradient.
 
@@ -59,22 +74,34 @@ def minimize(
     counts as infinitely bad; the search steps back from it. If the start itself is such a point and no
     restart is better, that ValueError is raised.
 
-    start: (P,), moved into the box if it is outside
+    A run that ends above one of the candidates was not worth its start (a plateau, a scale far from the data): a
+    further run begins at the best candidate.
+
+    start: (P,), moved into the box if it is outside; None for the best candidate
     bounds: (P, 2), may hold infinities
-    n_restarts: further runs from points drawn uniformly in the box
+    n_restarts: further runs from points drawn uniformly
     rng: source of the restarts; required if n_restarts > 0
     tolerance: on the projected gradient and, times 1e-3, on the relative decrease
+    restarts: (P, 2) the box that restarts are drawn from; `bounds` unless given
+    candidates: (C, P) points that may be better starts
+    value: the objective without its gradient, for the candidates
     """
-    start = np.clip(np.asarray(start, dtype=np.float64), bounds[:, 0], bounds[:, 1])
     if n_restarts > 0 and rng is None:
         raise ValueError("restarts are random: pass rng, a numpy.random.Generator")
     guarded = _Guarded(objective)
-    starts = [start]
+    best_candidate = _best_candidate(guarded, value, candidates)
+    if start is None:
+        if best_candidate is None:
+            raise guarded.failure or ValueError("the objective is not finite at any candidate: give a start")
+        start = best_candidate[1]
+    start = np.clip(np.asarray(start, dtype=np.float64), bounds[:, 0], bounds[:, 1])
+    runs = [_run(guarded, start, bounds, max_iterations, tolerance)]
+    if best_candidate is not None and best_candidate[0] < runs[0].value:
+        runs.append(_run(guarded, best_candidate[1], bounds, max_iterations, tolerance))
     if rng is not None:
-        low = np.maximum(bounds[:, 0], np.minimum(start, bounds[:, 1]) - _reach(bounds))
-        high = np.minimum(bounds[:, 1], np.maximum(start, bounds[:, 0]) + _reach(bounds))
-        starts += [rng.uniform(low, high) for _ in range(n_restarts)]
-    runs = [_run(guarded, x0, bounds, max_iterations, tolerance) for x0 in starts]
+        box = _restart_box(start, bounds) if restarts is None else restarts
+        for _ in range(n_restarts):
+            runs.append(_run(guarded, rng.uniform(box[:, 0], box[:, 1]), bounds, max_iterations, tolerance))
     best = min(runs, key=lambda run: run.value)
     if not np.isfinite(best.value):
         raise guarded.failure or ValueError("the objective is not finite at any start: check data and bounds")
@@ -90,6 +117,8 @@ def minimize(
         evaluations=guarded.evaluations,
         run_values=tuple(run.value for run in runs),
         at_bound=(x - bounds[:, 0] <= slack) | (bounds[:, 1] - x <= slack),
+        bounds=bounds,
+        out_of_iterations=best.out_of_iterations,
     )
 
 
@@ -101,6 +130,7 @@ class _Run:
     converged: bool
     message: str
     iterations: int
+    out_of_iterations: bool = False
 
 
 class _Guarded:
@@ -121,6 +151,15 @@ class _Guarded:
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             return np.inf, np.zeros_like(x)
         return float(value), gradient
+
+    def guarded_value(self, value: Value, x: Array) -> float:
+        """value(x), infinite where it fails."""
+        self.evaluations += 1
+        try:
+            return float(value(x))
+        except ValueError as error:
+            self.failure = self.failure or error
+            return np.inf
 
 
 def _run(objective: _Guarded, start: Array, bounds: Array, max_iterations: int, tolerance: float) -> _Run:
@@ -151,9 +190,22 @@ def _run(objective: _Guarded, start: Array, bounds: Array, max_iterations: int, 
     projected = np.clip(x - gradient, bounds[:, 0], bounds[:, 1]) - x
     flat = bool(np.abs(projected).max() <= _FLAT * max(1.0, abs(value)))
     converged = bool(result.success) or (result.status != 1 and flat)  # 1: out of iterations
-    return _Run(x, value, gradient, converged, str(result.message), int(result.nit))
+    return _Run(x, value, gradient, converged, str(result.message), int(result.nit), result.status == 1)
 
 
-def _reach(bounds: Array) -> Array:
+def _best_candidate(
+    objective: _Guarded, value: Value | None, candidates: Array | None
+) -> tuple[float, Array] | None:
+    """The candidate with the smallest finite value, and that value."""
+    best: tuple[float, Array] | None = None
+    for x in () if candidates is None else candidates:
+        found = objective(x)[0] if value is None else objective.guarded_value(value, x)
+        if np.isfinite(found) and (best is None or found < best[0]):
+            best = found, x
+    return best
+
+
+def _restart_box(start: Array, bounds: Array) -> Array:
     width = bounds[:, 1] - bounds[:, 0]
-    return np.where(np.isfinite(width), width, RESTART_RANGE)
+    reach = np.where(np.isfinite(width), width, RESTART_RANGE)
+    return np.clip(np.stack([start - reach, start + reach], axis=1), bounds[:, :1], bounds[:, 1:])

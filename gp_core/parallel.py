@@ -1,14 +1,27 @@
-"""Independent blocks of array work on several threads: numpy and scipy release the interpreter lock."""
+"""Independent blocks of array work on several threads: numpy and scipy release the interpreter lock.
+
+BLAS stays on one thread meanwhile. Its own threads wait for work by spinning: beside ours, or on a machine that others
+use as well, they take the cores from those that compute.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
+
+_state = threading.local()
+_lock = threading.Lock()
+_limited = False
 
 
 def available_threads() -> int:
@@ -21,11 +34,46 @@ def available_threads() -> int:
 def map_blocks(work: Callable[[Block], Result], blocks: Iterable[Block]) -> list[Result]:
     """work(block) for each block, the results in order, on up to as many threads as there are cores.
 
-    A thread is started for two blocks or more, so that little work stays where it is.
+    A thread is started for two blocks or more, so that little work stays where it is. A block that calls this
+    function again does its blocks itself.
     """
     tasks = list(blocks)
     threads = min(available_threads(), len(tasks) // 2)
-    if threads <= 1:
+    if threads <= 1 or getattr(_state, "working", False):
         return [work(block) for block in tasks]
-    with ThreadPoolExecutor(threads) as pool:
+    with single_threaded_blas(), ThreadPoolExecutor(threads, initializer=_begin_working) as pool:
         return list(pool.map(work, tasks))
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """A context in which BLAS and LAPACK use the calling thread only.
+
+    The limit is one for the whole process. Where several threads ask for it, the first one sets it and takes it back:
+    whoever is still inside then computes on more threads, and no limit is left behind.
+    """
+    global _limited
+    with _lock:
+        first = not _limited
+        _limited = True
+    if not first:
+        yield
+        return
+    limit = _controller().limit(limits=1, user_api="blas")
+    try:
+        yield
+    finally:
+        limit.restore_original_limits()
+        with _lock:
+            _limited = False
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  (loads its BLAS, so that the controller finds it)
+
+    return ThreadpoolController()
+
+
+def _begin_working() -> None:
+    _state.working = True

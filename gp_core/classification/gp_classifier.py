@@ -18,12 +18,12 @@ from gp_core.classification.labels import class_probabilities, fit_inputs_and_la
 from gp_core.classification.links import LINKS
 from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
-from gp_core.estimators import default_kernel, generator, query_inputs, report
+from gp_core.estimators import NamedKernelParameters, default_kernel, generator, query_inputs, report
 from gp_core.kernels import Kernel
 from gp_core.priors import Prior
 
 
-class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """p(y = +1 | x) = s(f(x)), f ~ GP(0, k), s(f) = 1 / (1 + exp(-f)) (logit) or Φ(f) (probit).
 
     p(f | y) is replaced by a Gaussian q; then

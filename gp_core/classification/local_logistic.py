@@ -21,7 +21,7 @@ from gp_core.classification.logistic_fit import (
     probabilities,
     weight_sensitivity,
 )
-from gp_core.estimators import generator, query_inputs, report
+from gp_core.estimators import NamedKernelParameters, generator, query_inputs, report
 from gp_core.kernels import RBF, Kernel
 from gp_core.optimize import Optimum, minimize
 
@@ -29,7 +29,7 @@ _BATCH_ENTRIES = 1_000_000
 """Numbers per temporary array that a batch of queries may take."""
 
 
-class LocalLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """p(c | x) ∝ exp(w_c(x)'(1, x)), with weights of its own for every query x:
 
         w(x) = argmax Σ_n ω_n(x) log p(y_n | x_n, w) - alpha |slopes of w|² / 2

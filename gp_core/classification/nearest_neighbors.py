@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
 from gp_core.classification.labels import fit_inputs_and_labels
-from gp_core.estimators import default_kernel, query_inputs
+from gp_core.estimators import NamedKernelParameters, default_kernel, query_inputs
 from gp_core.kernels import Kernel
 
 _BATCH_ENTRIES = 2_000_000
 """Distances that a query holds at a time."""
 
 
-class KernelNearestNeighbors(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class KernelNearestNeighbors(NamedKernelParameters, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The label that most of the nearest points have, near by d(x, z)² = k(x, x) + k(z, z) - 2 k(x, z).
 
     d is the distance |φ(x) - φ(z)| in the kernel's feature space: no feature is ever computed, so points may

@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from functools import cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
-
 from gp_core.arrays import integer_at_least
+from gp_core.parallel import single_threaded_blas
+
+__all__ = ["Workers", "single_threaded_blas"]
 
 
 class Workers:
@@ -49,14 +48,3 @@ class Workers:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.count = state["count"]
         self._pool = None
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def single_threaded_blas() -> AbstractContextManager[Any]:
-    """A context in which BLAS and LAPACK use the calling thread only."""
-    limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limit

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from gp_core.arrays import Array, as_float, as_points
+from gp_core.arrays import Array, as_float, as_objects, as_points, looks_like_objects
 from gp_core.parameters import Parametrised
 
-Domain = Literal["vectors", "objects", "any"]
+Domain = Literal["vectors", "objects", "table", "any"]
+"""What a kernel takes: points (N, D), N objects, rows with objects and numbers in columns, or any of them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,6 +28,7 @@ class Kernel(Parametrised):
     """
 
     domain: ClassVar[Domain] = "vectors"
+    chooses_columns: ClassVar[bool] = False
 
     # -- values ----------------------------------------------------------------------------------------
 
@@ -131,6 +133,10 @@ class Kernel(Parametrised):
     def _diag(self, X: Any) -> Array:
         raise NotImplementedError
 
+    def _latent_diag(self, X: Any) -> Array:
+        """(N,) with k(x_i, z_i) for z_i another observation at x_i: the diagonal without noise of observations."""
+        return self._diag(X)
+
     def _log_matrix(self, X: Any, Z: Any) -> Array:
         K = self._matrix(X, Z)
         if (K < 0.0).any():
@@ -200,28 +206,6 @@ class Kernel(Parametrised):
         if not isinstance(X, np.ndarray):
             raise ValueError("there is no derivative by sets or strings: give points of shape (N, D)")
         return X, Z
-
-
-def as_objects(X: Any, name: str) -> list[Any]:
-    """X as a non-empty list of objects; an object array (N,) or (N, 1) counts as one."""
-    if isinstance(X, (str, bytes)) or not hasattr(X, "__len__") or not hasattr(X, "__iter__"):
-        raise ValueError(f"{name} must be a sequence of objects, got {type(X).__name__}: wrap one in a list")
-    if isinstance(X, np.ndarray):
-        if X.ndim == 2 and X.shape[1] == 1:
-            X = X[:, 0]
-        if X.ndim != 1:
-            raise ValueError(f"{name} must hold one object per point, got shape {X.shape}")
-    objects = list(X)
-    if not objects:
-        raise ValueError(f"{name} holds no points: give at least 1")
-    return objects
-
-
-def looks_like_objects(X: Any) -> bool:
-    """Whether X holds sets or strings rather than numbers."""
-    if isinstance(X, np.ndarray):
-        return X.dtype.kind in "OUS"
-    return isinstance(X, (list, tuple)) and len(X) > 0 and isinstance(X[0], (str, bytes, set, frozenset))
 
 
 def _require_semidefinite(K: Array, remedy: str) -> None:

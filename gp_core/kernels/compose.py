@@ -10,14 +10,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gp_core.arrays import Array, integer_at_least
+from gp_core.arrays import Array, as_table, integer_at_least
 from gp_core.kernels.base import Domain, Kernel
 from gp_core.kernels.dot_product import Constant
-from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
+from gp_core.parameters import POSITIVE, Bounds, Parameter, Values, expression
+from gp_core.scales import DataScale
 
 
 def add(left: Any, right: Any) -> Any:
-    """k1 + k2; a number becomes a Constant."""
+    """k1 + k2; a number becomes a Constant, 0 adds nothing."""
+    if _is_zero(left) or _is_zero(right):  # so that sum([k1, k2]) works, which begins at 0
+        return left if _is_zero(right) else right
     a, b = _promoted(left), _promoted(right)
     if a is None or b is None:
         return NotImplemented
@@ -85,10 +88,18 @@ class Scaled(_Wrapper):
     parameters = (Parameter("scale"),)
 
     def __repr__(self) -> str:
-        inner = f"({self.kernel!r})" if isinstance(self.kernel, Sum) else repr(self.kernel)
         if self.scale_bounds != POSITIVE:
-            return f"Scaled({self.kernel!r}, scale={self.scale!r}, scale_bounds={self.scale_bounds!r})"
+            return f"Scaled({self.kernel!r}, {self.scale!r}, {expression(self.scale_bounds)})"
+        if isinstance(self.kernel, Scaled):  # the product of two numbers would be one scale
+            return f"Scaled({self.kernel!r}, {self.scale!r})"
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, _Combination) else repr(self.kernel)
         return f"{self.scale!r} * {inner}"
+
+    def _units(self, parameter: Parameter, value: Array, data: DataScale) -> Array:
+        return np.full(1, data.variance / _mean_diagonal(self.kernel, data))
+
+    def _child_scales(self, data: DataScale) -> list[DataScale]:
+        return [data.about(data.X, variance=1.0)]
 
     @property
     def _c(self) -> float:
@@ -101,6 +112,9 @@ class Scaled(_Wrapper):
 
     def _diag(self, X: Any) -> Array:
         return self._c * self.kernel._diag(X)
+
+    def _latent_diag(self, X: Any) -> Array:
+        return self._c * self.kernel._latent_diag(X)
 
     def _log_matrix(self, X: Any, Z: Any) -> Array:
         log_k: Array = np.log(self._c) + self.kernel._log_matrix(X, Z)
@@ -148,19 +162,29 @@ class _Combination(Kernel):
         if not flat:
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
         domains = {kernel.domain for kernel in flat} - {"any"}
-        if len(domains) > 1:
-            raise ValueError("kernels on vectors and kernels on sets or strings can't be combined")
+        if len(domains) > 1 and not ("table" in domains and all(_reads_columns(kernel) for kernel in flat)):
+            raise ValueError(
+                "kernels on vectors and kernels on objects can't be combined: choose the columns of each by Columns"
+            )
         self._set("kernels", tuple(flat))
 
     @property
     def domain(self) -> Domain:  # type: ignore[override]
+        if any(kernel.domain == "table" for kernel in self.kernels):
+            return "table"
         return next((kernel.domain for kernel in self.kernels if kernel.domain != "any"), "any")
 
     def __repr__(self) -> str:
+        if len(self.kernels) == 1:
+            return f"{type(self).__name__}(({self.kernels[0]!r},))"
         return self.sign.join(
-            f"({kernel!r})" if isinstance(kernel, Sum) and self.sign == " * " else repr(kernel)
-            for kernel in self.kernels
+            f"({kernel!r})" if self._needs_brackets(kernel, first=i == 0) else repr(kernel)
+            for i, kernel in enumerate(self.kernels)
         )
+
+    def _needs_brackets(self, kernel: Kernel, first: bool) -> bool:
+        """Whether the printed kernel would be read otherwise next to the sign."""
+        return False
 
     def _children(self) -> tuple[Kernel, ...]:
         return self.kernels
@@ -175,6 +199,8 @@ class _Combination(Kernel):
         return next(filter(None, (kernel._conditional() for kernel in self.kernels)), "")
 
     def _checked(self, X: Any, name: str = "X") -> Any:
+        if self.domain == "table":
+            return as_table(X, name)
         strict = [kernel for kernel in self.kernels if kernel.domain != "any"]
         return (strict or list(self.kernels))[0]._checked(X, name)
 
@@ -193,6 +219,9 @@ class Sum(_Combination):
 
     def _diag(self, X: Any) -> Array:
         return reduce(np.add, (kernel._diag(X) for kernel in self.kernels))
+
+    def _latent_diag(self, X: Any) -> Array:
+        return reduce(np.add, (kernel._latent_diag(X) for kernel in self.kernels))
 
     def _log_matrix(self, X: Any, Z: Any) -> Array:
         return reduce(np.logaddexp, (kernel._log_matrix(X, Z) for kernel in self.kernels))
@@ -223,6 +252,14 @@ class Product(_Combination):
 
     sign: ClassVar[str] = " * "
 
+    def _needs_brackets(self, kernel: Kernel, first: bool) -> bool:
+        return isinstance(kernel, Sum) or (isinstance(kernel, Scaled) and not first)
+
+    def _child_scales(self, data: DataScale) -> list[DataScale]:
+        """The first factor carries the variance, the others the shape."""
+        others = [data.about(data.X, variance=1.0)] * (len(self.kernels) - 1)
+        return [data, *others]
+
     def _split(self) -> tuple[Kernel, Kernel]:
         """The first factor and the product of the others."""
         rest = self.kernels[1:]
@@ -236,6 +273,9 @@ class Product(_Combination):
 
     def _diag(self, X: Any) -> Array:
         return reduce(np.multiply, (kernel._diag(X) for kernel in self.kernels))
+
+    def _latent_diag(self, X: Any) -> Array:
+        return reduce(np.multiply, (kernel._latent_diag(X) for kernel in self.kernels))
 
     def _log_matrix(self, X: Any, Z: Any) -> Array:
         return reduce(np.add, (kernel._log_matrix(X, Z) for kernel in self.kernels))
@@ -298,6 +338,9 @@ class _Mapped(_Wrapper):
     def _diag(self, X: Any) -> Array:
         return self._g(self.kernel._diag(X), 0)
 
+    def _latent_diag(self, X: Any) -> Array:
+        return self._g(self.kernel._latent_diag(X), 0)
+
     def _gradient_theta(self, X: Any, Z: Any) -> Array:
         slope = self._g(self.kernel._matrix(X, Z), 1)
         return slope[:, :, None] * self.kernel._gradient_theta(X, Z)
@@ -341,7 +384,7 @@ class Power(_Mapped):
 
     def __repr__(self) -> str:
         inner = repr(self.kernel)
-        if isinstance(self.kernel, (_Combination, Scaled, Power)):
+        if isinstance(self.kernel, (_Combination, Scaled, Power)):  # ** binds tighter, and to the right
             inner = f"({inner})"
         return f"{inner} ** {self.exponent}"
 
@@ -369,6 +412,24 @@ class Exp(_Mapped):
 
     def _log_matrix(self, X: Any, Z: Any) -> Array:
         return self.kernel._matrix(X, Z)
+
+
+def _reads_columns(kernel: Kernel) -> bool:
+    """Whether a kernel can take a table: it chooses columns, or what it takes does not matter."""
+    children = [child for child in kernel._children() if isinstance(child, Kernel)]
+    if isinstance(kernel, (_Wrapper, _Combination)) and not kernel.chooses_columns:
+        return all(_reads_columns(child) for child in children)
+    return kernel.chooses_columns or kernel.domain == "any"
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and float(value) == 0.0
+
+
+def _mean_diagonal(kernel: Kernel, data: DataScale) -> float:
+    """Mean variance of the kernel on the data, 1 if it has none."""
+    mean = float(kernel._diag(data.X).mean())
+    return mean if mean > 0.0 else 1.0
 
 
 def _promoted(value: Any) -> Kernel | None:

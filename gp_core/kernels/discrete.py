@@ -11,9 +11,10 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from gp_core.arrays import Array
-from gp_core.kernels.base import Domain, Kernel, as_objects
+from gp_core.kernels.objects import ObjectKernel
 from gp_core.kernels.stationary import RBF
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
+from gp_core.scales import DataScale
 
 _BLOCK_ENTRIES = 1_000_000
 _MAX_EXPONENT = 1000
@@ -21,18 +22,7 @@ _MAX_EXPONENT = 1000
 
 
 @dataclass(frozen=True, repr=False)
-class _OnObjects(Kernel):
-    domain: ClassVar[Domain] = "objects"
-
-    def why_not_differentiable(self) -> str:
-        return f"{type(self).__name__} is a kernel on objects: there is no derivative by them"
-
-    def _checked(self, X: Any, name: str = "X") -> list[Any]:
-        return as_objects(X, name)
-
-
-@dataclass(frozen=True, repr=False)
-class SetIntersection(_OnObjects):
+class SetIntersection(ObjectKernel):
     """k(A, B) = 2^|A & B|: the number of subsets that A and B share, so an inner product over subsets.
 
     normalized: divide by sqrt(k(A, A) k(B, B)), which gives 2^(|A & B| - (|A| + |B|) / 2) and k(A, A) = 1
@@ -40,8 +30,11 @@ class SetIntersection(_OnObjects):
 
     normalized: bool = False
 
+    def _conditional(self) -> str:
+        return ""
+
     def _checked(self, X: Any, name: str = "X") -> list[Any]:
-        sets = super()._checked(X, name)
+        sets: list[Any] = super()._checked(X, name)
         for i, one in enumerate(sets):
             if not isinstance(one, (set, frozenset)):
                 raise ValueError(f"{name}[{i}] must be a set, got {type(one).__name__}: use set(...)")
@@ -76,7 +69,7 @@ class SetIntersection(_OnObjects):
 
 
 @dataclass(frozen=True, repr=False)
-class EditDistance(_OnObjects):
+class EditDistance(ObjectKernel):
     """k(s, t) = exp(-d(s, t) / l), d the Levenshtein distance: insertions, deletions and substitutions.
 
     The edit distance does not embed in a Hilbert space, so this function is a kernel on some data sets and
@@ -95,7 +88,7 @@ class EditDistance(_OnObjects):
     references: tuple[Any, ...] | None = None
     length_scale_bounds: Bounds = POSITIVE
 
-    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("length_scale"),)
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("length_scale", role="length"),)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,15 +102,22 @@ class EditDistance(_OnObjects):
         return "shorten length_scale of EditDistance, or give it references"
 
     def _checked(self, X: Any, name: str = "X") -> list[Any]:
+        if isinstance(X, Strings):
+            return X
         strings = super()._checked(X, name)
         for i, one in enumerate(strings):
             if not isinstance(one, (str, bytes, tuple, list)):
                 raise ValueError(f"{name}[{i}] must be a string or a sequence, got {type(one).__name__}")
-        return [tuple(one) if isinstance(one, list) else one for one in strings]
+        return Strings(tuple(one) if isinstance(one, list) else one for one in strings)
+
+    def _units(self, parameter: Parameter, value: Array, data: DataScale) -> Array:
+        distances = _distances_between(data.X, self.references)
+        mean = float(np.mean(distances))
+        return np.full(1, mean if mean > 0.0 else 1.0)
 
     def _vectors(self, X: list[Any]) -> Array:
         assert self.references is not None
-        distances = edit_distances(X, list(self.references))
+        distances = _distances_between(X, self.references)
         return np.asarray(distances / np.sqrt(len(self.references)))
 
     def _rbf(self) -> RBF:
@@ -129,7 +129,7 @@ class EditDistance(_OnObjects):
     def _log_matrix(self, X: list[Any], Z: list[Any] | None) -> Array:
         if self.references is not None:
             return self._rbf()._log_matrix(*self._mapped(X, Z))
-        distances = edit_distances(X, X if Z is None else Z)
+        distances = _distances_between(X, Z)
         return np.asarray(distances, dtype=np.float64) / -float(self.length_scale)
 
     def _matrix(self, X: list[Any], Z: list[Any] | None) -> Array:
@@ -143,6 +143,33 @@ class EditDistance(_OnObjects):
             return self._rbf()._gradient_theta(*self._mapped(X, Z))
         log_k = self._log_matrix(X, Z)
         return (-log_k * np.exp(log_k))[:, :, None][:, :, : self.n_theta]  # dk/dlog l = k d / l
+
+
+class Strings(list[Any]):
+    """Checked strings that remember their edit distances, which no hyperparameter changes.
+
+    A fit evaluates the kernel many times on the same strings and with other length scales.
+    """
+
+    def __init__(self, strings: Any = ()) -> None:
+        super().__init__(strings)
+        self._distances: dict[Any, npt.NDArray[np.int32]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Strings, (list(self),)
+
+    def distances_to(self, references: tuple[Any, ...] | None) -> npt.NDArray[np.int32]:
+        """(N, R) distances to the references, or (N, N) to each other."""
+        if references not in self._distances:
+            self._distances[references] = edit_distances(self, self if references is None else references)
+        return self._distances[references]
+
+
+def _distances_between(X: list[Any], Z: Any) -> npt.NDArray[np.int32]:
+    """Edit distances of X to itself (Z None), to references (a tuple) or to other strings (a list)."""
+    if isinstance(X, Strings) and (Z is None or isinstance(Z, tuple)):
+        return X.distances_to(Z)
+    return edit_distances(X, X if Z is None else Z)
 
 
 def edit_distances(X: Sequence[Any], Z: Sequence[Any]) -> npt.NDArray[np.int32]:

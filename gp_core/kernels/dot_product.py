@@ -53,7 +53,7 @@ class Polynomial(Kernel):
     offset: Values = 1.0
     offset_bounds: Bounds = POSITIVE
 
-    parameters = (Parameter("offset", zero=True),)
+    parameters = (Parameter("offset", zero=True, role="area"),)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,7 +159,7 @@ class Constant(Kernel):
     value_bounds: Bounds = POSITIVE
 
     domain = "any"
-    parameters = (Parameter("value"),)
+    parameters = (Parameter("value", role="variance"),)
 
     def _matrix(self, X: Any, Z: Any) -> Array:
         return np.full((len(X), len(X if Z is None else Z)), float(self.value))
@@ -205,7 +205,7 @@ class White(Kernel):
     variance_bounds: Bounds = POSITIVE
 
     domain = "any"
-    parameters = (Parameter("variance"),)
+    parameters = (Parameter("variance", role="noise"),)
 
     def why_not_differentiable(self) -> str:
         return "White noise has no derivative: give the noise as noise_variance of the model instead"
@@ -221,6 +221,9 @@ class White(Kernel):
 
     def _diag(self, X: Any) -> Array:
         return np.full(len(X), float(self.variance))
+
+    def _latent_diag(self, X: Any) -> Array:
+        return np.zeros(len(X))
 
     def _gradient_theta(self, X: Any, Z: Any) -> Array:
         return self._matrix(X, Z)[:, :, None] if self.n_theta else super()._gradient_theta(X, Z)

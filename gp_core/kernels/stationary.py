@@ -18,7 +18,7 @@ from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.spatial.distance import cdist
+from scipy.spatial.distance import cdist, pdist, squareform
 
 from gp_core.arrays import Array, positive
 from gp_core.kernels.base import Kernel
@@ -28,6 +28,10 @@ from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
 
 _BLOCK_ENTRIES = 65536
 """Entries of a block of rows of K that is worked on at a time, so that temporaries stay in cache."""
+_SQUARE = 136
+"""Side of the squares that a large symmetric K is filled by: small, and no power of 2, for the sake of the cache."""
+_PACKED = 1200
+"""Up to this many points a symmetric K is computed as one packed half, which takes half as much memory again."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +44,7 @@ class Stationary(Kernel):
     length_scale: Values = 1.0
     length_scale_bounds: Bounds = POSITIVE
 
-    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("length_scale", ndim=1),)
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("length_scale", ndim=1, role="length"),)
 
     def _profile(self, s: Array) -> Array:
         raise NotImplementedError
@@ -96,13 +100,39 @@ class Stationary(Kernel):
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         A = self._scaled(X)
-        B = A if Z is None else self._scaled(Z)
+        if Z is None:
+            return self._packed(A) if len(A) <= _PACKED else self._symmetric(A)
+        B = self._scaled(Z)
         K = np.empty((len(A), len(B)))
 
         def fill(rows: slice) -> None:
             self._profile_in_place(squared_distances(A[rows], B, out=K[rows]))
 
         map_blocks(fill, _blocks(len(A), len(B)))
+        return K
+
+    def _packed(self, A: Array) -> Array:
+        """K of scaled points with themselves: one half computed, then unfolded."""
+        s = pdist(A, "sqeuclidean")
+        self._profile_in_place(s)
+        K: Array = squareform(s, checks=False) if len(A) > 1 else np.empty((1, 1))
+        K.flat[:: len(A) + 1] = self._profile(np.zeros(1))
+        return K
+
+    def _symmetric(self, A: Array) -> Array:
+        """K of scaled points with themselves: squares of the upper half, each copied across."""
+        n = len(A)
+        K = np.empty((n, n))
+
+        def fill(square: tuple[slice, slice]) -> None:
+            rows, columns = square
+            part = squared_distances(A[rows], A[columns])
+            self._profile_in_place(part)
+            K[rows, columns] = part
+            if rows != columns:
+                K[columns, rows] = part.T
+
+        map_blocks(fill, _squares(n))
         return K
 
     def _diag(self, X: Array) -> Array:
@@ -246,6 +276,23 @@ class Matern(Stationary):
     def _profile(self, s: Array) -> Array:
         return matern_profile(self.nu, s)[0]
 
+    def _profile_in_place(self, s: Array) -> None:
+        if self.nu not in (0.5, 1.5, 2.5):
+            super()._profile_in_place(s)
+            return
+        s *= 2.0 * self.nu
+        np.sqrt(s, out=s)
+        decay = np.exp(-s)
+        if self.nu == 0.5:
+            s[...] = decay
+            return
+        polynomial = s * (1.0 / 3.0) if self.nu == 2.5 else None  # 1 + t + t^2 / 3, or 1 + t
+        if polynomial is not None:
+            polynomial += 1.0
+            s *= polynomial
+        s += 1.0
+        s *= decay
+
     def _slope(self, s: Array) -> Array:
         return matern_profile(self.nu, s, 1)[1]
 
@@ -300,7 +347,7 @@ class RationalQuadratic(Stationary):
     length_scale_bounds: Bounds = field(default=POSITIVE, kw_only=True)
     alpha_bounds: Bounds = field(default=POSITIVE, kw_only=True)
 
-    parameters = (Parameter("length_scale", ndim=1), Parameter("alpha"))
+    parameters = (Parameter("length_scale", ndim=1, role="length"), Parameter("alpha"))
 
     def _log_profile(self, s: Array) -> Array:
         alpha = float(self.alpha)
@@ -334,6 +381,13 @@ def squared_distances(A: Array, B: Array, out: Array | None = None) -> Array:
 
 def _dot(a: Array, b: Array) -> float:
     return float(np.einsum("ij,ij->", a, b))
+
+
+def _squares(n: int) -> Iterator[tuple[slice, slice]]:
+    """The squares on and above the diagonal of an (n, n) matrix."""
+    for i in range(0, n, _SQUARE):
+        for j in range(i, n, _SQUARE):
+            yield slice(i, min(i + _SQUARE, n)), slice(j, min(j + _SQUARE, n))
 
 
 def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:

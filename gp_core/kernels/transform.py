@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gp_core.arrays import Array, as_float, integer_at_least
-from gp_core.kernels.base import Kernel
+from gp_core.arrays import Array, Table, as_float, as_table, integer_at_least
+from gp_core.kernels.base import Domain, Kernel
 from gp_core.kernels.compose import _Wrapper
 from gp_core.parameters import POSITIVE, SIGNED, Bounds, Parameter, Values
+from gp_core.scales import DataScale
 
 
 @dataclass(frozen=True, repr=False)
@@ -19,12 +21,15 @@ class _Projected(_Wrapper):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kernel.domain == "objects":
+        if self.kernel.domain in ("objects", "table") and not self.chooses_columns:
             raise ValueError(f"{type(self).__name__} transforms vectors; {self.kernel!r} takes objects")
 
     def _jacobian(self, D: int) -> Array:
         """J (E, D)."""
         raise NotImplementedError
+
+    def _child_scales(self, data: DataScale) -> list[DataScale]:
+        return [data.about(self._mapped(data.X, None)[0])]
 
     def _checked(self, X: Any, name: str = "X") -> Any:
         return Kernel._checked(self, X, name)
@@ -39,6 +44,9 @@ class _Projected(_Wrapper):
 
     def _diag(self, X: Array) -> Array:
         return self.kernel._diag(self._mapped(X, None)[0])
+
+    def _latent_diag(self, X: Array) -> Array:
+        return self.kernel._latent_diag(self._mapped(X, None)[0])
 
     def _log_matrix(self, X: Array, Z: Array | None) -> Array:
         U, V, _ = self._mapped(X, Z)
@@ -78,7 +86,8 @@ class Metric(_Projected):
 
     kernel: the kernel of the transformed inputs
     length_scale: l, a number or one per input
-    factor: L (R, D), R directions that couple the inputs; its entries are learned as they are, with sign
+    factor: L (R, D), R directions that couple the inputs; its entries are learned as they are, with sign. Rows of
+        zeros are learned, too: the gradient vanishes there by symmetry, so a fit first moves them a little.
     """
 
     length_scale: Values = 1.0
@@ -86,18 +95,39 @@ class Metric(_Projected):
     length_scale_bounds: Bounds = POSITIVE
     factor_bounds: Bounds = SIGNED
 
-    parameters = (Parameter("length_scale", ndim=1), Parameter("factor", kind="signed", ndim=2))
+    parameters = (
+        Parameter("length_scale", ndim=1, role="length"),
+        Parameter("factor", kind="signed", ndim=2),
+    )
 
     def __post_init__(self) -> None:
-        if self.factor is None:
+        if self.factor is None or (np.ndim(self.factor) == 0 and self.factor == 0.0):
             self._set("factor", 0.0)
             self._set("factor_bounds", "fixed")
-        elif np.ndim(self.factor) != 2 and not (np.ndim(self.factor) == 0 and self.factor == 0.0):
+        elif np.ndim(self.factor) != 2:
             raise ValueError(f"Metric: factor must be a matrix (R, D), got shape {np.shape(self.factor)}")
         super().__post_init__()
 
     def _prefix(self) -> str:
         return "metric."
+
+    def _units(self, parameter: Parameter, value: Array, data: DataScale) -> Array:
+        if parameter.name != "factor":
+            return super()._units(parameter, value, data)
+        return np.tile(1.0 / data.spreads, value.size // len(data.spreads))
+
+    def off_saddles(self, data: DataScale) -> Self:
+        moved = super().off_saddles(data)
+        if not moved._is_free("factor"):
+            return moved
+        L = np.array(moved.factor)
+        idle = np.flatnonzero(~L.any(axis=1))
+        if not idle.size:
+            return moved
+        # Rows of a cosine transform: different directions, so that no two rows learn the same.
+        inputs = np.arange(L.shape[1]) + 0.5
+        L[idle] = 0.1 * np.cos(np.pi * np.outer(idle, inputs) / L.shape[1]) / data.spreads
+        return dataclasses.replace(moved, factor=L)
 
     def _jacobian(self, D: int) -> Array:
         scale = np.asarray(self.length_scale)
@@ -147,19 +177,46 @@ class Metric(_Projected):
 
 @dataclass(frozen=True, repr=False)
 class Columns(_Projected):
-    """k of some of the inputs.
+    """k of some of the inputs: of some numbers of each point, or of the object in one column of a table.
+
+    So a product can compare a word by one kernel and numbers by another:
+    `Columns(EditDistance(), 0) * Columns(RBF(), (1, 2))`, on rows like ["rock", 1.5, 0.2].
 
     kernel: the kernel of the chosen inputs
-    columns: their indices
+    columns: their indices; one for a kernel on objects
     """
 
     columns: tuple[int, ...] = (0,)
+
+    chooses_columns: ClassVar[bool] = True
+
+    @property
+    def domain(self) -> Domain:  # type: ignore[override]
+        return "table" if self.kernel.domain == "objects" else self.kernel.domain
+
+    def _checked(self, X: Any, name: str = "X") -> Any:
+        return as_table(X, name) if self.domain == "table" else super()._checked(X, name)
+
+    def _mapped(self, X: Any, Z: Any) -> tuple[Any, Any, Array]:
+        if not isinstance(X, Table):
+            return super()._mapped(X, Z)
+        return self._read(X), None if Z is None else self._read(Z), np.zeros((0, 0))
+
+    def _read(self, table: Table) -> Any:
+        """The chosen columns of a table as the kernel takes them."""
+
+        def check(cells: Any) -> Any:
+            return self.kernel._checked(cells if self.kernel.domain == "objects" else as_float(cells, "X"))
+
+        return table.columns((type(self.kernel), self.kernel.domain, self.columns), self.columns, check)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         columns = tuple(integer_at_least(c, 0, "Columns: an index") for c in np.atleast_1d(self.columns))
         if not columns:
             raise ValueError("Columns: name at least one column")
+        if self.kernel.domain == "table" or (self.kernel.domain == "objects" and len(columns) > 1):
+            raise ValueError(f"Columns: {self.kernel!r} takes one object, so choose one column for it")
         self._set("columns", columns)
 
     def _jacobian(self, D: int) -> Array:

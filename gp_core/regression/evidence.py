@@ -9,6 +9,7 @@ With A = K + Lambda + noise_variance I, residuals r = y - m(X) and a = A^-1 r, p
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -18,8 +19,24 @@ from scipy.linalg import blas
 from gp_core.arrays import Array
 from gp_core.kernels import Kernel
 from gp_core.linalg import Cholesky, cholesky
+from gp_core.parallel import single_threaded_blas
 from gp_core.parameters import Bounds, Parameter, Parametrised, Values
 from gp_core.regression.means import Mean
+
+_ONE_THREAD = 128
+"""From this many points on BLAS is kept on one thread; below, saying so would take longer than it saves."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """y as the model sees it: residuals from the mean, which is in the units of y, in units of `scale`.
+
+    values: (N, O)
+    scale: (O,)
+    """
+
+    values: Array
+    scale: Array
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +52,7 @@ class GPModel(Parametrised):
     noise_variance: Values
     noise_variance_bounds: Bounds
 
-    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise_variance", zero=True),)
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise_variance", zero=True, role="noise"),)
 
     def _children(self) -> tuple[Parametrised, ...]:
         return (self.kernel, self.mean)
@@ -58,13 +75,13 @@ class GPModel(Parametrised):
         A.flat[:: n + 1] += float(self.noise_variance)
         return A
 
-    def residuals(self, X: Any, Y: Array) -> Array:
-        """Y - m(X), (N, O)."""
+    def residuals(self, X: Any, targets: Targets) -> Array:
+        """(Y - m(X)) / scale, (N, O)."""
         m = self.mean(X)
-        if m.ndim == 2 and m.shape[1] not in (1, Y.shape[1]):
-            raise ValueError(f"the mean has {m.shape[1]} outputs but y has {Y.shape[1]}")
-        difference: Array = Y - (m[:, None] if m.ndim == 1 else m)
-        return difference
+        if m.ndim == 2 and m.shape[1] not in (1, targets.values.shape[1]):
+            raise ValueError(f"the mean has {m.shape[1]} outputs but y has {targets.values.shape[1]}")
+        difference: Array = targets.values - (m[:, None] if m.ndim == 1 else m)
+        return difference / targets.scale
 
 
 @dataclass(frozen=True)
@@ -85,31 +102,45 @@ class Evidence:
     jitter: float
 
 
-def evidence(model: GPModel, X: Any, Y: Array, noise: Array | None, gradient: bool = False) -> Evidence:
-    """log p(Y | X) for Y (N, O), outputs independent given the shared hyperparameters.
+def evidence(
+    model: GPModel, X: Any, targets: Targets, noise: Array | None, gradient: bool = False
+) -> Evidence:
+    """log p of the scaled residuals (N, O), outputs independent given the shared hyperparameters.
 
     O(N^3) time. Memory: one N x N matrix for the value, and with the gradient the same one turned into the
     inverse plus what the kernel needs to contract it.
     """
-    n, outputs = Y.shape
-    residuals = model.residuals(X, Y)
+    with single_threaded_blas() if len(targets.values) >= _ONE_THREAD else nullcontext():
+        return _evidence(model, X, targets, noise, gradient)
+
+
+def _evidence(model: GPModel, X: Any, targets: Targets, noise: Array | None, gradient: bool) -> Evidence:
     factor = cholesky(model.covariance(X, noise), overwrite=True)
-    dual = factor.solve(residuals)
-    value = (
-        -0.5 * float(np.vdot(residuals, dual))
-        - 0.5 * outputs * factor.log_determinant
-        - 0.5 * n * outputs * np.log(2.0 * np.pi)
-    )
+    state = conditioned(model, X, targets, factor)
     if not gradient or not model.n_theta:
-        return Evidence(value, np.zeros(0), factor, dual, factor.jitter)
+        return state
+    value, dual = state.value, state.dual
     W = _weights(factor, dual)
     parts = []
     if model._is_free("noise_variance"):
         parts.append(np.array([float(model.noise_variance) * np.trace(W)]))
     if model.kernel.n_theta:
         parts.append(model.kernel._contract(X, None, W, upper=True)[1])
-    parts.append(model.mean.theta_vjp(X, dual))
+    parts.append(model.mean.theta_vjp(X, dual / targets.scale))
     return Evidence(value, np.concatenate(parts), None, dual, factor.jitter)
+
+
+def conditioned(model: GPModel, X: Any, targets: Targets, factor: Cholesky) -> Evidence:
+    """log p of the scaled residuals, from the factor of A."""
+    n, outputs = targets.values.shape
+    residuals = model.residuals(X, targets)
+    dual = factor.solve(residuals)
+    value = (
+        -0.5 * float(np.vdot(residuals, dual))
+        - 0.5 * outputs * factor.log_determinant
+        - 0.5 * n * outputs * np.log(2.0 * np.pi)
+    )
+    return Evidence(value, np.zeros(0), factor, dual, factor.jitter)
 
 
 def _weights(factor: Cholesky, dual: Array) -> Array:

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, integer_at_least
-from gp_core.estimators import default_kernel, fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.arrays import Array, Table, as_targets, integer_at_least
+from gp_core.estimators import (
+    NamedKernelParameters,
+    default_kernel,
+    fit_inputs_and_targets,
+    generator,
+    query_inputs,
+    report,
+)
 from gp_core.kernels import Kernel
-from gp_core.linalg import cholesky, product
+from gp_core.linalg import cholesky, extended, product
 from gp_core.optimize import Optimum, minimize
-from gp_core.parameters import Bounds
+from gp_core.parallel import available_threads, map_blocks, single_threaded_blas
+from gp_core.parameters import AUTO, Bounds
 from gp_core.priors import Prior, log_prior
-from gp_core.regression.evidence import Evidence, GPModel, evidence
+from gp_core.regression.evidence import Evidence, GPModel, Targets, conditioned, evidence
 from gp_core.regression.means import as_mean
 from gp_core.regression.noise import Noise
+from gp_core.scales import DataScale, search_space
 
-_BATCH_ENTRIES = 1_000_000
-"""Entries of K(X*, X) that prediction holds at a time."""
+_BATCH_ENTRIES = 500_000
+"""Entries of K(X*, X) that prediction holds at a time, per thread."""
+_SHARED_ENTRIES = 200_000
+"""From so many entries of K(X*, X) on, prediction uses several threads."""
 
 
-class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """y = f(x) + e, f ~ GP(m, k), e ~ N(0, noise_variance I + Lambda).
 
     With A = K + Lambda + noise_variance I and k_* = k(X, x_*):
@@ -36,20 +48,48 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     independent given them. Cost: O(N^3) per evaluation of the likelihood, O(N) per predicted mean, O(N^2) per
     predicted variance.
 
-    kernel: k; None for 1.0 * RBF(1.0)
-    noise_variance: of independent noise, learned within its bounds; 0 for noise-free interpolation
-    noise_variance_bounds: (low, high), or "fixed"
-    mean: None (zero), a number, a callable on (N, D), or a `Mean` with parameters to learn
-    normalize_y: centre y and scale it to unit variance first, per output
-    optimizer: "lbfgs", or None to keep the hyperparameters as given
-    n_restarts_optimizer: further starts, drawn uniformly within the bounds of theta
-    priors: hyperparameter name -> Prior, see `gp_core.priors`
-    max_iter: iterations per start
-    random_state: seed of the restarts: None, an int or a numpy Generator
+    Parameters
+    ----------
+    kernel : Kernel or None
+        k; None for a scaled RBF that starts in the scale of the data.
+    noise_variance : float >= 0
+        Of independent noise, learned within its bounds; 0 for noise-free interpolation.
+    noise_variance_bounds : (low, high), "auto" or "fixed"
+        "auto" follows the variance of y.
+    mean : None, number, callable on (N, D), or Mean
+        m, in units of y; a `Mean` has parameters to learn.
+    normalize_y : bool
+        Scale y to unit variance first, per output, and centre it if there is no mean.
+    optimizer : "lbfgs" or None
+        None keeps the hyperparameters as given.
+    n_restarts_optimizer : int
+        Further starts, drawn in the scale of the data.
+    priors : mapping of hyperparameter name to Prior
+        See `gp_core.priors`.
+    max_iter : int
+        Iterations per start.
+    random_state : None, int or Generator
+        Seed of the restarts.
 
-    After fit: kernel_, noise_variance_, mean_, theta_ and theta_names_ (noise, kernel, mean),
-    log_marginal_likelihood_value_, optimum_ (how the search went), n_iter_, jitter_ (added to the
-    diagonal), X_train_, y_train_.
+    Attributes
+    ----------
+    kernel_, noise_variance_, mean_ : what was learned
+    theta_, theta_names_ : noise, kernel, mean
+    log_marginal_likelihood_value_ : float
+    optimum_ : how the search went
+    n_iter_ : int
+    jitter_ : what had to be added to the diagonal
+    X_train_, y_train_ : the data
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import GaussianProcessRegressor
+    >>> x = np.linspace(0.0, 6.0, 40)[:, None]
+    >>> y = 1000.0 + np.sin(x[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=40)
+    >>> gp = GaussianProcessRegressor(normalize_y=True).fit(x, y)
+    >>> bool(abs(gp.predict([[1.0]])[0] - 1000.0 - np.sin(1.0)) < 0.1)
+    True
     """
 
     def __init__(
@@ -57,7 +97,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel: Kernel | None = None,
         *,
         noise_variance: float = 1e-2,
-        noise_variance_bounds: Bounds = (1e-8, 1e5),
+        noise_variance_bounds: Bounds = AUTO,
         mean: Any = None,
         normalize_y: bool = False,
         optimizer: str | None = "lbfgs",
@@ -92,9 +132,10 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._single_output = y.ndim == 1
         Y = y[:, None] if y.ndim == 1 else y
         self.X_train_, self.y_train_ = X, y
-        self._offset = Y.mean(axis=0) if self.normalize_y else np.zeros(Y.shape[1])
+        centred = self.normalize_y and self.mean is None
+        self._offset = Y.mean(axis=0) if centred else np.zeros(Y.shape[1])
         self._scale = _deviation(Y) if self.normalize_y else np.ones(Y.shape[1])
-        self._targets = (Y - self._offset) / self._scale
+        self._targets = Targets(Y - self._offset, self._scale)
         self._noise = self._known_noise(noise_covariance, len(Y))
         self.optimum_: Optimum | None = None
         if self.optimizer is not None and model.n_theta:
@@ -102,7 +143,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         state = evidence(model, X, self._targets, self._noise)
         self._set_model(model, state)
         self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
-        report(self.optimum_, self.jitter_)
+        report(self.optimum_, self.jitter_, model)
         return self
 
     def _model(self) -> GPModel:
@@ -110,27 +151,30 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return GPModel(kernel, as_mean(self.mean), self.noise_variance, self.noise_variance_bounds)
 
     def _learn(self, model: GPModel) -> tuple[GPModel, Optimum]:
-        def negative(theta: Array) -> tuple[float, Array]:
-            trial = model.with_theta(theta)
-            value, gradient = self._objective(trial)
-            return -value, -gradient
-
+        data = DataScale.of(self.X_train_, model.residuals(self.X_train_, self._targets))
+        model = model.off_saddles(data)
+        space = search_space(model, data)
         n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
         optimum = minimize(
-            negative,
-            model.theta,
-            model.bounds,
+            lambda theta: self._negative(model.with_theta(theta), gradient=True),
+            None if self.kernel is None else model.theta,
+            space.bounds,
             n_restarts=n_restarts,
             rng=generator(self.random_state) if n_restarts else None,
             max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
+            restarts=space.restarts,
+            candidates=space.candidates,
+            value=lambda theta: self._negative(model.with_theta(theta), gradient=False)[0],
         )
         return model.with_theta(optimum.x), optimum
 
-    def _objective(self, model: GPModel) -> tuple[float, Array]:
-        """log p(y) + log p(theta) and the gradient."""
-        likelihood = evidence(model, self.X_train_, self._targets, self._noise, gradient=True)
+    def _negative(self, model: GPModel, gradient: bool) -> tuple[float, Array]:
+        """-log p(y) - log p(theta), and the gradient if asked for."""
+        likelihood = evidence(model, self.X_train_, self._targets, self._noise, gradient=gradient)
         prior, prior_gradient = log_prior(self.priors, model)
-        return likelihood.value + prior, likelihood.gradient + prior_gradient
+        if not gradient:
+            return -likelihood.value - prior, prior_gradient
+        return -likelihood.value - prior, -likelihood.gradient - prior_gradient
 
     def _set_model(self, model: GPModel, state: Evidence) -> None:
         assert state.factor is not None
@@ -153,7 +197,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """log p(y) at theta (of the fitted model unless given), with its gradient (P,) if asked for.
 
-        It is that of the targets the model works with, so after scaling if normalize_y is set. Priors on
+        It is that of the residuals the model works with, so after scaling if normalize_y is set. Priors on
         hyperparameters are not in it.
         """
         check_is_fitted(self)
@@ -163,6 +207,61 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         state = evidence(model, self.X_train_, self._targets, self._noise, gradient=eval_gradient)
         return (state.value, state.gradient) if eval_gradient else state.value
 
+    def append(self, X: Any, y: Any, noise_covariance: Any = None) -> GaussianProcessRegressor:
+        """Add M points to a fitted process and keep its hyperparameters: O(N^2 M) instead of O(N^3).
+
+        The result is that of `fit` on all points with these hyperparameters; the scale of normalize_y is kept as well.
+
+        Parameters
+        ----------
+        X, y : (M, D) and (M,) or (M, O)
+        noise_covariance : None or (M,)
+            Variances of the known noise of the new points, if `fit` got variances.
+        """
+        check_is_fitted(self)
+        X = query_inputs(self, X, self.kernel_)
+        y = as_targets(y, len(X))
+        if y.shape[1:] != self.y_train_.shape[1:]:
+            raise ValueError(
+                f"y must have shape {(len(X), *self.y_train_.shape[1:])} as in fit, got {y.shape}"
+            )
+        known = Noise.known(noise_covariance, len(X))
+        if (known is None) != (self._noise is None) or (self._noise is not None and self._noise.ndim == 2):
+            raise ValueError(
+                "append takes noise_covariance as variances (M,), and only where fit got variances (N,)"
+            )
+        corner = self.kernel_(X)
+        corner.flat[:: len(corner) + 1] += self.noise_variance_
+        if known is not None and self._noise is not None:
+            known = known / self._scale[0] ** 2
+            corner.flat[:: len(corner) + 1] += known
+            self._noise = np.concatenate([self._noise, known])
+        cross = self.kernel_._matrix(self.X_train_, X)
+        factor = extended(self._factor, cross, corner)
+        self.X_train_ = _joined(self.X_train_, X, self.kernel_)
+        self.y_train_ = np.concatenate([self.y_train_, y])
+        Y = self.y_train_[:, None] if self.y_train_.ndim == 1 else self.y_train_
+        self._targets = Targets(Y - self._offset, self._scale)
+        self._set_model(self.model_, conditioned(self.model_, self.X_train_, self._targets, factor))
+        return self
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """What the process says of each observation from all others, in closed form: O(N^3) once, not N times.
+
+            mean_i = y_i - a_i / (A^-1)_ii,   var_i = 1 / (A^-1)_ii,   a = A^-1 (y - m(X))
+
+        (Rasmussen and Williams, equation 5.12.) The hyperparameters are those learned from all points.
+        """
+        check_is_fitted(self)
+        variance = 1.0 / np.diagonal(self._factor.inverse_lower())[:, None]
+        error = self._dual * variance * self._scale
+        Y = self.y_train_[:, None] if self._single_output else self.y_train_
+        std = np.sqrt(variance) * self._scale
+        density = -0.5 * np.square(error / std) - np.log(std) - 0.5 * np.log(2.0 * np.pi)
+        if self._single_output:
+            return LeaveOneOut((Y - error)[:, 0], std[:, 0], error[:, 0], density[:, 0])
+        return LeaveOneOut(Y - error, std, error, density)
+
     # -- prediction --------------------------------------------------------------------------------------
 
     def predict(
@@ -171,51 +270,68 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Posterior mean (M,) or (M, O) of f at X, then its deviation (same shape) or covariance.
 
         return_cov: the covariance (M, M), or (M, M, O) for several outputs
-        include_noise: deviation or covariance of new observations, with noise_variance, instead of f
+        include_noise: deviation or covariance of new observations instead of f: with noise_variance, and with what
+            White adds to the kernel, which is noise as well
         """
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, not both")
         X = query_inputs(self, X, self.kernel_)
-        noise = self.noise_variance_ if include_noise else 0.0
         if return_cov:
             mean, covariance = self._joint(X)
-            covariance.flat[:: len(covariance) + 1] += noise
+            if include_noise:
+                covariance.flat[:: len(covariance) + 1] += self._noise_at(X)
             spread = covariance[:, :, None] * self._scale**2
             return self._shaped(mean), spread[:, :, 0] if self._single_output else spread
         mean = np.empty((len(X), self._dual.shape[1]))
         variance = np.empty(len(X))
-        for rows in self._batches(len(X)):
+
+        def fill(rows: slice) -> None:
             batch = X[rows]
             K = self.kernel_._matrix(batch, self.X_train_)
-            mean[rows] = product(K, self._dual)
+            mean[rows] = K @ self._dual
             if return_std:
-                variance[rows] = self.kernel_._diag(batch) - self._factor.quadratic(K, overwrite=True)
-        mean += self._prior_mean(X)
+                variance[rows] = self.kernel_._latent_diag(batch) - self._factor.quadratic(K)
+
+        with single_threaded_blas():
+            if return_std:
+                self._factor.prepare_quadratic()
+            map_blocks(fill, self._batches(len(X)))
+        mean = mean * self._scale + self._prior_mean(X)
         if not return_std:
             return self._shaped(mean)
+        noise = self._noise_at(X) if include_noise else 0.0
         std = np.sqrt(np.maximum(variance, 0.0) + noise)[:, None] * self._scale
         return self._shaped(mean), std[:, 0] if self._single_output else std
 
     def _batches(self, m: int, entries_per_point: int = 1) -> Iterator[slice]:
-        step = max(1, _BATCH_ENTRIES // (len(self.X_train_) * entries_per_point))
+        row = len(self.X_train_) * entries_per_point
+        step = max(1, _BATCH_ENTRIES // row)
+        if m * row >= _SHARED_ENTRIES:  # enough work for every thread to get two batches
+            step = max(1, min(step, -(-m // (2 * available_threads()))))
         for start in range(0, m, step):
             yield slice(start, start + step)
 
+    def _noise_at(self, X: Any) -> Array:
+        """(M,) variance of the noise of new observations, in units of the scaled targets."""
+        white: Array = self.kernel_._diag(X) - self.kernel_._latent_diag(X)
+        return white + self.noise_variance_
+
     def _prior_mean(self, X: Any) -> Array:
+        """(M, 1) or (M, O), in units of y."""
         m = self.mean_(X)
-        return m[:, None] if m.ndim == 1 else m
+        return (m[:, None] if m.ndim == 1 else m) + self._offset
 
     def _shaped(self, mean: Array) -> Array:
-        mean = mean * self._scale + self._offset
         return mean[:, 0] if self._single_output else mean
 
     def _joint(self, X: Any) -> tuple[Array, Array]:
-        """Posterior mean (M, O) and covariance (M, M), in the units of the scaled targets."""
+        """Posterior mean (M, O), in units of y, and covariance (M, M) of f, in those of the scaled targets."""
         K = self.kernel_._matrix(X, self.X_train_)
-        mean = K @ self._dual + self._prior_mean(X)
+        mean = product(K, self._dual) * self._scale + self._prior_mean(X)
         V = self._factor.half_solve(K.T, overwrite=True)
-        covariance = self.kernel_(X) - V.T @ V
+        covariance = _latent_covariance(self.kernel_, X)
+        covariance -= product(np.ascontiguousarray(V.T), V)
         diagonal = np.einsum("ii->i", covariance)
         np.maximum(diagonal, 0.0, out=diagonal)
         return mean, covariance
@@ -251,7 +367,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 G_rows = np.ascontiguousarray(G.transpose(0, 2, 1)).reshape(-1, G.shape[1])  # (m D, N)
                 V = self._factor.half_solve(G_rows.T, overwrite=True).T.reshape(len(batch), D, -1)
                 covariance[points] = self.kernel_._gradient_xz_diag(batch) - V @ V.transpose(0, 2, 1)
-        mean = (mean + prior) * self._scale[:, None]
+        mean = mean * self._scale[:, None] + prior
         mean = mean[:, 0] if self._single_output else mean
         if return_cov:
             spread = covariance[:, None] * self._scale[:, None, None] ** 2
@@ -265,7 +381,7 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
         """Functions drawn at X: (M, n_samples), or (M, O, n_samples) for several outputs.
 
-        From the posterior after `fit`, from the prior before it.
+        From the posterior after `fit`, from the prior before it; functions, so without the noise of observations.
         """
         n_samples = integer_at_least(n_samples, 1, "n_samples")
         rng = generator(random_state)
@@ -277,12 +393,13 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             mean, covariance = self._joint(X)
         else:
             m = model.mean(X)
-            mean, covariance = (m[:, None] if m.ndim == 1 else m), model.kernel(X)
+            mean, covariance = (m[:, None] if m.ndim == 1 else m), _latent_covariance(model.kernel, X)
         factor = cholesky(covariance, overwrite=True, scale=size, remedy="look at it with is_valid_kernel")
         white = rng.standard_normal((mean.shape[1], len(mean), n_samples))
-        draws = np.stack([factor.lower @ w for w in white], axis=1) + mean[:, :, None]
+        draws = np.stack([factor.lower @ w for w in white], axis=1)
         if fitted:
-            draws = draws * self._scale[:, None] + self._offset[:, None]
+            draws *= self._scale[:, None]
+        draws = draws + mean[:, :, None]
         return draws[:, 0] if draws.shape[1] == 1 and (not fitted or self._single_output) else draws
 
     # -- reading the model ---------------------------------------------------------------------------------
@@ -296,12 +413,50 @@ class GaussianProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         scales = [v for name, v in self.kernel_.values().items() if name.split(".")[-1] == "length_scale"]
         scales = [v for v in scales if np.ndim(v) == 1]
-        if len(scales) != 1:
-            raise ValueError(
+        if (
+            len(scales) != 1
+        ):  # AttributeError, so that hasattr is False and the display in a notebook leaves it out
+            raise AttributeError(
                 "relevance is read from one length scale per input: give the kernel exactly one such"
             )
         eta = np.asarray(scales[0]) ** -2.0
         return np.asarray(eta * self.X_train_.var(axis=0))
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Predictions of each observation from all others, (N,) or (N, O).
+
+    mean, std: of the observation, with its noise
+    error: y - mean
+    log_density: of the observation; its sum is the log pseudo-likelihood, which compares models
+    """
+
+    mean: Array
+    std: Array
+    error: Array
+    log_density: Array
+
+    @property
+    def standardized(self) -> Array:
+        """error / std: about N(0, 1) if the model is right; beyond 3 or 4 an outlier."""
+        return np.asarray(self.error / self.std)
+
+
+def _joined(old: Any, new: Any, kernel: Kernel) -> Any:
+    """Training inputs of both, as the kernel takes them."""
+    if isinstance(old, np.ndarray):
+        return np.concatenate([old, new])
+    if isinstance(old, Table):
+        return Table(np.concatenate([old.cells, new.cells]))
+    return kernel._checked([*old, *new])
+
+
+def _latent_covariance(kernel: Kernel, X: Any) -> Array:
+    """(M, M) covariance of f at X: k(X) without the noise of observations."""
+    K = kernel(X)
+    K.flat[:: len(K) + 1] += kernel._latent_diag(X) - kernel._diag(X)
+    return K
 
 
 def _deviation(Y: Array) -> Array:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
 from gp_core.basis import PolynomialBasis
-from gp_core.estimators import fit_inputs_and_targets, query_inputs
+from gp_core.estimators import NamedKernelParameters, fit_inputs_and_targets, query_inputs
 from gp_core.kernels import Kernel
 from gp_core.kernels.stationary import squared_distances
 
@@ -20,7 +20,7 @@ _BATCH_ENTRIES = 4_000_000
 _RANK_TOLERANCE = 1e-10
 
 
-class LocallyWeightedRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """f(x) = b_0, b = argmin sum_i k(x, x_i) |p(x_i - x)'b - y_i|^2, p all monomials up to `degree`.
 
     Degree 0 is Nadaraya-Watson; degree 1 removes its bias at the borders and on slopes; degree 2 also follows

@@ -11,14 +11,14 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, as_vector, integer_at_least, positive
-from gp_core.estimators import fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.estimators import NamedKernelParameters, fit_inputs_and_targets, generator, query_inputs, report
 from gp_core.kernels import RBF, Kernel
 from gp_core.optimize import Optimum, minimize
 
 _BATCH_ENTRIES = 4_000_000
 
 
-class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """f(x) = sum_i w_i(x) y_i, w_i(x) = k(x, x_i) / sum_j k(x, x_j): E[y | x] of a kernel density estimate.
 
     Behind the mean is the conditional density p(y | x) = sum_i w_i(x) N(y; y_i, h^2). O(N) per prediction;

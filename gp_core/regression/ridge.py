@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, non_negative
 from gp_core.basis import Basis
-from gp_core.estimators import default_kernel, fit_inputs_and_targets, query_inputs
+from gp_core.estimators import NamedKernelParameters, default_kernel, fit_inputs_and_targets, query_inputs
 from gp_core.kernels import Kernel
 from gp_core.linalg import cholesky, report_jitter
 
@@ -78,7 +78,7 @@ class Ridge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         return X if self.basis is None else self.basis(X)
 
 
-class KernelRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class KernelRidge(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """f(x) = k(x, X) a, a = (K + alpha I)^-1 y: ridge regression in the feature space of the kernel.
 
     It is the posterior mean of a Gaussian process with noise variance alpha. O(N^3) to fit, O(N) to predict.

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gp_core import blocked
 from gp_core.linalg import JitterWarning, cholesky, mirror_lower, report_jitter
 
 
@@ -112,3 +113,40 @@ def test_nothing_to_solve():
     factor = cholesky(np.eye(3))
     assert factor.solve(np.zeros((3, 0))).shape == (3, 0)
     assert factor.half_solve(np.zeros((3, 0))).shape == (3, 0)
+
+
+@pytest.mark.parametrize("n", [1, 127, 128, 129, 400])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_blocks_on_threads_agree_with_lapack(n, threads):
+    A = positive_definite(n, floor=n)
+    work = np.array(A, order="F")
+    above = np.triu(work, 1)
+    assert blocked.factorise(work, threads) == 0
+    L = np.linalg.cholesky(A)
+    np.testing.assert_allclose(np.tril(work), L, rtol=1e-9, atol=1e-9)
+    blocked.invert_triangle(work, threads)
+    np.testing.assert_allclose(np.tril(work), np.linalg.inv(L), rtol=1e-8, atol=1e-10)
+    T = np.tril(work)
+    B = np.random.default_rng(0).normal(size=(5, n))
+    np.testing.assert_allclose(blocked.squared_norms(T, B), np.square(B @ T.T).sum(axis=1), rtol=1e-9)
+    blocked.multiply_triangle(work, threads)
+    np.testing.assert_allclose(np.tril(work), np.tril(np.linalg.inv(A)), rtol=1e-8, atol=1e-12)
+    np.testing.assert_array_equal(np.triu(work, 1), above)  # a second try with jitter starts from there
+
+
+def test_blocks_find_the_minor_that_is_not_positive():
+    A = positive_definite(300, floor=300)
+    A[200, 200] = -1.0
+    assert blocked.factorise(np.array(A, order="F"), 2) == 201
+
+
+def test_a_large_matrix_is_repaired_by_the_same_jitter(monkeypatch):
+    B = np.random.default_rng(0).normal(size=(900, 20))
+    A = B @ B.T
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    alone = cholesky(A)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setattr("gp_core.linalg.available_threads", lambda: 2)
+    shared = cholesky(A)
+    assert shared.jitter == alone.jitter > 0.0
+    np.testing.assert_allclose(shared.lower @ shared.lower.T, A + shared.jitter * np.eye(900), atol=1e-9)

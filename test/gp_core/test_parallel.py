@@ -1,10 +1,12 @@
 """Blocks on threads: in order, with errors passed on, within the limits set."""
 
 import os
+import threading
 
 import pytest
+import threadpoolctl
 
-from gp_core.parallel import available_threads, map_blocks
+from gp_core.parallel import available_threads, map_blocks, single_threaded_blas
 
 
 def test_results_come_in_order():
@@ -26,3 +28,42 @@ def test_an_error_in_a_block_is_raised():
 def test_the_limit_is_respected(monkeypatch, limit, most):
     monkeypatch.setenv("OMP_NUM_THREADS", limit)
     assert 1 <= available_threads() <= (most or os.cpu_count() or 1)
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_blas_gets_its_threads_back_also_when_several_ask():
+    before = blas_threads()
+    entered, leave = threading.Event(), threading.Event()
+
+    def enter():
+        with single_threaded_blas():
+            entered.set()
+            leave.wait(60)
+
+    other = threading.Thread(target=enter)
+    with single_threaded_blas():
+        assert set(blas_threads()) == {1}
+        other.start()
+        entered.wait(60)
+        with single_threaded_blas():
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {1}
+    leave.set()
+    other.join(60)
+    assert blas_threads() == before
+    with pytest.raises(ValueError, match="inside"), single_threaded_blas():
+        raise ValueError("inside")
+    assert blas_threads() == before
+
+
+def test_blocks_within_blocks_stay_on_their_thread(monkeypatch):
+    monkeypatch.setattr("gp_core.parallel.available_threads", lambda: 2)
+
+    def outer(i):
+        own = threading.get_ident()
+        return all(map_blocks(lambda j: threading.get_ident() == own, range(8)))
+
+    assert all(map_blocks(outer, range(8)))

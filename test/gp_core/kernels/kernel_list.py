@@ -21,8 +21,10 @@ from gp_core.kernels import (
     Linear,
     Matern,
     Metric,
+    Periodic,
     Polynomial,
     RationalQuadratic,
+    Wendland,
     White,
     exp,
 )
@@ -88,7 +90,34 @@ def _sigmoid_features(x: np.ndarray) -> list[float]:
     ]
 
 
+def _periodic(scale: float, periods: tuple[float, ...]) -> Formula:
+    def k(x: np.ndarray, z: np.ndarray, same: bool) -> float:
+        squares = [math.sin(math.pi * (a - b) / p) ** 2 for a, b, p in zip(x, z, periods, strict=True)]
+        return math.exp(-2.0 * sum(squares) / scale**2)
+
+    return k
+
+
+def _wendland(q: int, dimension: int, scale: object) -> Formula:
+    """By the recursion phi_(q+1)(r) = int_r^1 t phi_q(t) dt from (1 - r)^j, normalised, with polynomials."""
+    j = dimension // 2 + q + 1
+    phi = np.polynomial.Polynomial([1.0, -1.0]) ** j
+    for _ in range(q):
+        antiderivative = (phi * np.polynomial.Polynomial([0.0, 1.0])).integ()
+        phi = antiderivative(1.0) - antiderivative
+    return lambda x, z, same: float(phi(r) / phi(0.0)) if (r := _distance(x, z, scale)) < 1.0 else 0.0
+
+
 CASES = [
+    Case("wendland-0", Wendland(4.0, smoothness=0), _wendland(0, 3, 4.0)),
+    Case("wendland-1", Wendland((3.0, 4.0, 5.0), smoothness=1), _wendland(1, 3, (3.0, 4.0, 5.0))),
+    Case("wendland-2", Wendland(5.0, smoothness=2, dimension=4), _wendland(2, 4, 5.0)),
+    Case("periodic", Periodic(0.9, (1.5, 2.0, 2.5)), _periodic(0.9, (1.5, 2.0, 2.5))),
+    Case(
+        "periodic-one-period",
+        2.0 * Periodic(1.2, 3.0) * RBF(2.0),
+        lambda x, z, same: 2.0 * _periodic(1.2, (3.0, 3.0, 3.0))(x, z, same) * _rbf(2.0)(x, z, same),
+    ),
     Case("rbf", RBF(0.7), _rbf(0.7)),
     Case("rbf-ard", RBF(ARD), _rbf(ARD)),
     Case("matern-1/2", Matern(0.7, nu=0.5), lambda x, z, same: math.exp(-_distance(x, z, 0.7))),

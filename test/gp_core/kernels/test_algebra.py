@@ -7,6 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kernel_list import CASES, NAMES, points
 from sklearn.base import clone
 
@@ -231,3 +233,58 @@ def test_with_theta_refuses_a_vector_that_does_not_fit(theta):
 def test_bad_points_are_refused(kernel, X, Z, message):
     with pytest.raises(ValueError, match=message):
         kernel(X, Z)
+
+
+def expressions(depth=3):
+    """Kernels of every shape that the algebra allows."""
+    scales = st.sampled_from([0.5, 1.0, 2.0])
+    leaves = st.sampled_from(
+        [
+            RBF(0.5),
+            RBF([1.0, 2.0, 3.0]),
+            Matern(nu=math.inf),
+            Linear(),
+            White(0.1),
+            Constant(2.0, (1e-5, 1e5)),
+            Metric(RBF(), 1.0),
+        ]
+    )
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.builds(Scaled, inner, scales, st.sampled_from(["auto", "fixed", (0.1, math.inf)])),
+            st.builds(lambda a: Sum((a,)), inner),
+            st.builds(lambda a, b: a + b, inner, inner),
+            st.builds(lambda a, b: Product((a, b)), inner, inner),
+            st.builds(lambda a: a**2, inner),
+            st.builds(exp, inner),
+            st.builds(lambda a: gp_core.kernels.Columns(a, (0, 1, 2)), inner),
+        ),
+        max_leaves=2**depth,
+    )
+
+
+@given(expressions())
+@settings(max_examples=150, deadline=None)
+def test_every_expression_prints_as_itself(kernel):
+    names = {name: value for name, value in NAMESPACE.items() if name != "inf"}
+    assert eval(repr(kernel), names) == kernel
+
+
+def test_sum_of_a_list():
+    assert sum([RBF(), Linear(), White()]) == RBF() + Linear() + White()
+    assert RBF() + 0.0 == RBF()
+
+
+def test_parameters_by_name():
+    k = 2.0 * RBF(0.5) + White(0.1)
+    assert k.get_params() == {
+        "scale": 2.0,
+        "scale_bounds": "auto",
+        "length_scale": 0.5,
+        "length_scale_bounds": "auto",
+        "variance": 0.1,
+        "variance_bounds": "auto",
+    }
+    assert k.with_params(length_scale=3.0, variance_bounds="fixed") == 2.0 * RBF(3.0) + White(0.1, "fixed")
+    assert k == 2.0 * RBF(0.5) + White(0.1)

@@ -1,6 +1,7 @@
 """Kernels on sets and strings."""
 
 import itertools
+import pickle
 import string
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gp_core import GaussianProcessRegressor
 from gp_core.kernels import RBF, Constant, EditDistance, SetIntersection, White, is_valid_kernel
 from gp_core.kernels.discrete import edit_distances
 
@@ -151,3 +153,62 @@ def test_constants_and_noise_go_with_any_domain():
     assert (SetIntersection() + White(0.1) + 2.0)(SETS).shape == (5, 5)
     np.testing.assert_array_equal(Constant(2.0)(["a", "b"]), np.full((2, 2), 2.0))
     np.testing.assert_array_equal(White(2.0)([{1}, {2}]), 2.0 * np.eye(2))
+
+
+def pandas():
+    return pytest.importorskip("pandas")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda words: pandas().DataFrame({"word": words}),
+        lambda words: pandas().Series(words),
+        lambda words: pandas().DataFrame({"word": pandas().Categorical(words)}),
+        lambda words: [[word] for word in words],
+        lambda words: np.array([[word] for word in words], dtype=object),
+        np.array,
+        tuple,
+    ],
+    ids=["frame", "series", "categories", "list of rows", "column", "array", "tuple"],
+)
+def test_a_table_of_one_column_means_its_entries(make):
+    words = ["kitten", "sitting", "sat"]
+    table = make(words)
+    np.testing.assert_array_equal(EditDistance()(table), EditDistance()(words))
+    np.testing.assert_array_equal((EditDistance() + 1.0)(table, words), (EditDistance() + 1.0)(words, words))
+    np.testing.assert_array_equal(White(2.0)(table), 2.0 * np.eye(3))
+    gp = GaussianProcessRegressor(EditDistance(1.0), optimizer=None).fit(table, [1.0, 2.0, 3.0])
+    assert gp.predict(table).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ({"a": 1, "b": 2}, "dict"),
+        ({"kitten", "sitting"}, "no order"),
+        ("kitten", "wrap one in a list"),
+        ([["the", "cat"], ["a"]], "tuple"),
+        (["the", ["cat"]], "row of one object"),
+        (np.array([["x", "y"]], dtype=object), "one object per point"),
+    ],
+)
+def test_what_is_no_sequence_of_objects_is_refused(X, message):
+    with pytest.raises(ValueError, match=message):
+        EditDistance()(X)
+
+
+@pytest.mark.parametrize("references", [None, ("abc", "sun")])
+def test_a_fit_computes_edit_distances_once(monkeypatch, references):
+    calls = []
+
+    def counted(X, Z):
+        calls.append((len(X), len(Z)))
+        return edit_distances(X, Z)
+
+    monkeypatch.setattr("gp_core.kernels.discrete.edit_distances", counted)
+    gp = GaussianProcessRegressor(1.0 * EditDistance(0.5, references), noise_variance=0.1)
+    gp.fit(WORDS, np.arange(float(len(WORDS))))
+    assert gp.optimum_.evaluations > 3
+    assert len(calls) == 1
+    assert pickle.loads(pickle.dumps(gp)).predict(WORDS) == pytest.approx(gp.predict(WORDS))

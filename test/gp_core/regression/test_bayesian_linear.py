@@ -180,3 +180,14 @@ def test_learning_in_weight_space_is_learning_in_function_space():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_covariances_have_the_shape_of_the_process():
+    rng = np.random.default_rng(0)
+    X, Q = rng.normal(size=(20, 2)), rng.normal(size=(5, 2))
+    for y, shape in ((X[:, 0], (5, 5)), (X, (5, 5, 2))):
+        for model in (BayesianLinearRegression(), GaussianProcessRegressor(optimizer=None)):
+            covariance = model.fit(X, y).predict(Q, return_cov=True)[1]
+            assert covariance.shape == shape
+            std = model.predict(Q, return_std=True)[1]
+            np.testing.assert_allclose(np.einsum("ii...->i...", covariance), std**2, rtol=1e-6, atol=1e-12)

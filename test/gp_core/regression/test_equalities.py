@@ -92,7 +92,7 @@ def test_weight_space_is_function_space(basis):
     np.testing.assert_allclose(bayes.predict(Q), white.predict(Q), rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(
         bayes.predict(Q, return_std=True, include_noise=True)[1],
-        white.predict(Q, return_std=True)[1],
+        white.predict(Q, return_std=True, include_noise=True)[1],
         rtol=1e-6,
     )
 

@@ -272,7 +272,7 @@ def test_relevance_finds_the_input_that_matters():
     relevance = gp.relevance_
     assert relevance[1] > relevance[0] > relevance[2]
     assert relevance[2] < 1e-2 * relevance[1]
-    with pytest.raises(ValueError, match="one length scale per input"):
+    with pytest.raises(AttributeError, match="one length scale per input"):
         _ = GaussianProcessRegressor(RBF(1.0), optimizer=None).fit(inputs, y).relevance_
 
 

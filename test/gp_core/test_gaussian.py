@@ -1,0 +1,74 @@
+"""Gaussians: against scipy's density, against samples, and against each other."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from gp_core import Gaussian
+from gp_core.gaussian import mean_of
+
+RNG = np.random.default_rng(0)
+ROOT = RNG.normal(size=(4, 4))
+ONE = Gaussian(RNG.normal(size=4), ROOT @ ROOT.T)
+OTHER = Gaussian(RNG.normal(size=4), [1.0, 2.0, 3.0, 4.0])
+
+
+def test_density():
+    x = RNG.normal(size=(5, 4))
+    expected = multivariate_normal(ONE.mean, ONE.covariance).logpdf(x)
+    np.testing.assert_allclose(ONE.log_density(x), expected)
+    assert ONE.log_density(x[0]) == pytest.approx(expected[0])
+
+
+def test_sum_mean_and_transformation_have_the_moments_of_samples():
+    rng = np.random.default_rng(1)
+    a, b = ONE.sample(200_000, rng), OTHER.sample(200_000, rng)
+    A = RNG.normal(size=(2, 4))
+    for found, draws in (
+        (ONE, a),
+        (ONE + OTHER, a + b),
+        (mean_of([ONE, OTHER]), (a + b) / 2.0),
+        (3.0 * ONE + 1.0, 3.0 * a + 1.0),
+        (ONE.transformed(A, [1.0, 2.0]), a @ A.T + [1.0, 2.0]),
+        (ONE.marginal([2, 0]), a[:, [2, 0]]),
+    ):
+        size = float(np.abs(found.covariance).max())
+        np.testing.assert_allclose(draws.mean(axis=0), found.mean, atol=0.02 * np.sqrt(size))
+        np.testing.assert_allclose(np.cov(draws.T), found.covariance, atol=0.03 * size)
+    np.testing.assert_allclose(ONE.std, np.sqrt(np.diag(ONE.covariance)))
+
+
+def test_marginal_times_conditional_is_the_joint():
+    x = RNG.normal(size=4)
+    given = [3, 1]
+    conditional = ONE.conditional(given, x[given])
+    joint = ONE.marginal(given).log_density(x[given]) + conditional.log_density(x[[0, 2]])
+    assert joint == pytest.approx(ONE.log_density(x))
+
+
+def test_a_singular_gaussian_can_be_sampled_and_has_no_density():
+    flat = Gaussian([0.0, 0.0], [[1.0, 1.0], [1.0, 1.0]])
+    draws = flat.sample(10, np.random.default_rng(0))
+    np.testing.assert_allclose(draws[:, 0], draws[:, 1], atol=1e-7)
+    assert flat.conditional([0], [2.0]).mean == pytest.approx([2.0])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Gaussian([0.0, 0.0], [[1.0, 2.0], [2.0, 1.0]]), "negative eigenvalue"),
+        (lambda: Gaussian([0.0, 0.0], [[1.0, 0.5], [0.0, 1.0]]), "symmetric"),
+        (lambda: Gaussian([0.0], [1.0, 2.0]), "1 variances"),
+        (lambda: Gaussian([np.nan], 1.0), "NaN"),
+        (lambda: ONE + Gaussian([0.0], 1.0), "can't be added"),
+        (lambda: ONE.marginal([4]), "from 0 to 3"),
+        (lambda: ONE.marginal([0, 0]), "different"),
+        (lambda: ONE.conditional([0, 1, 2, 3], np.zeros(4)), "none is left"),
+        (lambda: ONE.conditional([0], [1.0, 2.0]), "shape"),
+        (lambda: ONE.transformed(np.eye(3)), "4 columns"),
+        (lambda: mean_of([]), "at least one"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
