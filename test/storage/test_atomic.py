@@ -13,7 +13,6 @@ import pytest
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.config_file import save_config
-from gpgmap_ros.io.bags import write_bag
 from gpgmap_ros.io.geotiff import write_geotiff
 from gpgmap_ros.io.staged import staged
 from gpgmap_ros.mapping.archive import write_archive
@@ -157,9 +156,10 @@ def test_a_folder_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no more"):
         fail()
     assert [path.name for path in bag.iterdir()] == ["old"]
-    write_bag(bag, [])
-    assert (bag / "metadata.yaml").exists()
-    assert not (bag / "old").exists()
+    with atomic_folder(bag) as folder:
+        folder.mkdir()
+        (folder / "new").write_text("new")
+    assert [path.name for path in bag.iterdir()] == ["new"]
     assert [path.name for path in tmp_path.iterdir()] == ["bag"]
 
 
