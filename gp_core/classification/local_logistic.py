@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least, non_negative
+from gp_core.bandwidth import deviations, scott_kernel
 from gp_core.classification.labels import fit_inputs_and_labels
 from gp_core.classification.logistic_fit import (
     fit_logistic,
@@ -22,7 +23,7 @@ from gp_core.classification.logistic_fit import (
     weight_sensitivity,
 )
 from gp_core.estimators import generator, query_inputs, report
-from gp_core.kernels import RBF, Kernel
+from gp_core.kernels import Kernel
 from gp_core.optimize import Optimum, minimize
 
 _BATCH_ENTRIES = 1_000_000
@@ -40,7 +41,8 @@ class LocalLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     labels, that is the Nadaraya-Watson estimate. Far from all data the weights go to the nearest points,
     since they are formed from log k.
 
-    kernel: k >= 0; its length scale is the bandwidth. None for an RBF that starts at Scott's rule
+    kernel: k >= 0; its length scale is the bandwidth. None for an RBF with a bandwidth per
+        input that starts at Scott's rule
     degree: 1 for a local linear log-odds, 0 for a local constant (the only one for sets and strings)
     alpha: penalty on the slopes, in units of the inputs' standard deviation and of the weights' sum, > 0
         unless degree is 0. It keeps neighbourhoods that can be separated finite
@@ -90,7 +92,7 @@ class LocalLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise ValueError("there are no slopes over sets or strings: use degree=0")
         self.X_train_ = X
         self._centre, self._scale = _location(X)
-        kernel = RBF(_scott(X)) if self.kernel is None else self.kernel
+        kernel = scott_kernel(X) if self.kernel is None else self.kernel
         self._start: Array | None = None
         self.optimum_: Optimum | None = None
         if self.optimizer == "loo" and kernel.n_theta and len(X) > 2:
@@ -120,36 +122,37 @@ class LocalLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     def _left_out(self, kernel: Kernel, gradient: bool) -> tuple[float, Array]:
         """Σ_n log p(y_n | the other points), and its gradient by theta (P,) if asked for."""
-        Phi, penalty = self._features(self.X_train_)
-        log_k = kernel.log(self.X_train_)
-        np.fill_diagonal(log_k, -np.inf)
-        log_sum = logsumexp(log_k, axis=1)
-        if not np.isfinite(log_sum).all() or log_sum.min() < -600.0:
-            raise ValueError(
-                "a point has no neighbour that weighs anything: give a kernel that decays more slowly"
-            )
-        weights = np.exp(log_k - log_sum[:, None])
+        X = self.X_train_
+        Phi, penalty = self._features(X)
         n, C = len(Phi), len(self.classes_)
-        value, W = 0.0, np.empty((n, n))
+        value, slope = 0.0, np.zeros(kernel.n_theta)
         starts = np.zeros((n, 1 if C == 2 else C, Phi.shape[1])) if self._start is None else self._start
         self._start = np.empty_like(starts)
         for rows in self._batches(n):
-            result = fit_logistic(Phi, self._codes, C, weights[rows], penalty, start=starts[rows])
+            log_k = kernel.log(X[rows], X)
+            own = np.arange(len(log_k)), np.arange(rows.start, rows.stop)
+            log_k[own] = -np.inf
+            log_sum = logsumexp(log_k, axis=1)
+            if not np.isfinite(log_sum).all() or log_sum.min() < -600.0:
+                raise ValueError(
+                    "a point has no neighbour that weighs anything: give a kernel that decays more slowly"
+                )
+            weights = np.exp(log_k - log_sum[:, None])
+            result = fit_logistic(Phi, self._codes, C, weights, penalty, start=starts[rows])
             w = self._start[rows] = result.state
             eta = np.einsum("blf,bf->lb", w, Phi[rows])
             log_p = log_probabilities(eta)[self._codes[rows], np.arange(len(w))]
             value += float(log_p.sum())
             if gradient:
                 S = weight_sensitivity(
-                    Phi, self._codes, C, weights[rows], penalty, w, Phi[rows], self._codes[rows]
+                    Phi, self._codes, C, weights, penalty, w, Phi[rows], self._codes[rows]
                 )
                 # ω = k / Σ k, so ∂ω_n = (∂k_n - ω_n Σ_m ∂k_m) / Σ k.
-                S -= np.einsum("bn,bn->b", S, weights[rows])[:, None]
-                W[rows] = S * np.exp(-log_sum[rows])[:, None]
-        if not gradient:
-            return value, np.zeros(0)
-        np.fill_diagonal(W, 0.0)
-        return value, kernel.theta_vjp(self.X_train_, W)
+                S -= np.einsum("bn,bn->b", S, weights)[:, None]
+                S *= np.exp(-log_sum)[:, None]
+                S[own] = 0.0
+                slope += kernel.theta_vjp(X[rows], S, X)
+        return value, slope
 
     # -- prediction ------------------------------------------------------------------------------------
 
@@ -203,11 +206,4 @@ def _location(X: Any) -> tuple[Array, Array]:
     """Mean (D,) and standard deviation (D,) of the inputs, 1 where they do not vary."""
     if not isinstance(X, np.ndarray):
         return np.zeros(1), np.ones(1)
-    scale = X.std(axis=0)
-    return X.mean(axis=0), np.where(scale > 0.0, scale, 1.0)
-
-
-def _scott(X: Array) -> tuple[float, ...]:
-    """Scott's bandwidths N^(-1/(D+4)) times the standard deviations, as length scales."""
-    n, d = X.shape
-    return tuple(_location(X)[1] * n ** (-1.0 / (d + 4.0)))
+    return X.mean(axis=0), deviations(X)

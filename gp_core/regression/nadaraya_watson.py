@@ -11,21 +11,25 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, as_vector, integer_at_least, positive
+from gp_core.bandwidth import scott_kernel
 from gp_core.estimators import fit_inputs_and_targets, generator, query_inputs, report
-from gp_core.kernels import RBF, Kernel
+from gp_core.kernels import Kernel
 from gp_core.optimize import Optimum, minimize
+from gp_core.parallel import map_blocks
 
-_BATCH_ENTRIES = 4_000_000
+_BLOCK_ENTRIES = 500_000
+"""Entries of the weights that a block of rows holds."""
 
 
 class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """f(x) = sum_i w_i(x) y_i, w_i(x) = k(x, x_i) / sum_j k(x, x_j): E[y | x] of a kernel density estimate.
 
     Behind the mean is the conditional density p(y | x) = sum_i w_i(x) N(y; y_i, h^2). O(N) per prediction;
-    the search for the bandwidth is O(N^2) per step. Far from all data the weights go to the nearest points,
+    the search for the bandwidth is O(N^2) per step, in blocks of rows. Far from all data the weights go to the nearest points,
     since they are formed from log k.
 
-    kernel: k >= 0; its length scale is the bandwidth. None for an RBF that starts at Scott's rule
+    kernel: k >= 0; its length scale is the bandwidth. None for an RBF with a bandwidth per
+        input that starts at Scott's rule
     optimizer: "loo" to choose the kernel's free hyperparameters by least squares on left-out points; None to
         keep them as given
     target_bandwidth: h; None for the normal reference rule on the left-out residuals
@@ -63,12 +67,12 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         X, y = fit_inputs_and_targets(self, X, y, self.kernel)
         self.X_train_, self.y_train_ = X, y
         Y = y[:, None] if y.ndim == 1 else y
-        kernel = RBF(_scott(X)) if self.kernel is None else self.kernel
+        kernel = scott_kernel(X) if self.kernel is None else self.kernel
         self.optimum_: Optimum | None = None
         if self.optimizer == "loo" and kernel.n_theta and len(Y) > 1:
             kernel, self.optimum_ = self._learn(kernel, X, Y)
         self.kernel_ = kernel
-        residuals = _left_out(kernel, X, Y)[0] - Y if len(Y) > 1 else np.full_like(Y, np.nan)
+        residuals = left_out_predictions(kernel, X, Y) - Y if len(Y) > 1 else np.full_like(Y, np.nan)
         self.loo_error_ = float(np.square(residuals).mean())
         self.target_bandwidth_ = self._spread(residuals, Y)
         self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
@@ -108,11 +112,6 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             raise ValueError("every weight is 0 at some point: give a kernel that decays more slowly")
         return W
 
-    def _batches(self, m: int) -> Iterator[slice]:
-        step = max(1, _BATCH_ENTRIES // len(self.X_train_))
-        for start in range(0, m, step):
-            yield slice(start, start + step)
-
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean (M,) or (M, O) of p(y | x) at X, and its standard deviation if asked for."""
         check_is_fitted(self)
@@ -121,11 +120,14 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         mean = np.empty((len(X), Y.shape[1]))
         variance = np.empty_like(mean)
         centre = Y.mean(axis=0)
-        for rows in self._batches(len(X)):
+
+        def fill(rows: slice) -> None:
             W = self._weights(X[rows])
             mean[rows] = W @ Y
             if return_std:  # about the centre, so that the difference of squares loses no digits
                 variance[rows] = W @ np.square(Y - centre) - np.square(mean[rows] - centre)
+
+        map_blocks(fill, _blocks(len(X), len(Y)))
         if self.y_train_.ndim == 1:
             mean, variance = mean[:, 0], variance[:, 0]
         if not return_std:
@@ -152,28 +154,43 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
 def leave_one_out(kernel: Kernel, X: Any, Y: Array) -> tuple[float, Array]:
     """Mean over points and outputs of (f_-i(x_i) - y_i)^2, and its gradient by the kernel's theta (P,).
 
-    f_-i uses all points but i.
+    f_-i uses all points but i. Rows are worked on in blocks: the memory does not grow with N^2.
     """
-    left_out, W, log_k = _left_out(kernel, X, Y)
-    error = left_out - Y
-    # With f = sum_j w_j y_j, df/dlog k_ij = w_ij (y_j - f_i), and dlog k = dk / k.
-    by_log = W * (2.0 / Y.size) * (error @ Y.T - np.sum(error * left_out, axis=1)[:, None])
-    # Where k underflows, a small change of theta changes nothing that is representable.
-    by_k = by_log * np.exp(-np.where(log_k > -700.0, log_k, np.inf))
-    return float(np.square(error).mean()), kernel.theta_vjp(X, by_k)
+
+    def contribution(rows: slice) -> tuple[float, Array]:
+        log_k, W = _weights_of_others(kernel, X, rows)
+        left_out = W @ Y
+        error = left_out - Y[rows]
+        # With f = sum_j w_j y_j, df/dlog k_ij = w_ij (y_j - f_i), and dlog k = dk / k.
+        W *= error @ Y.T - np.sum(error * left_out, axis=1)[:, None]
+        # Where k underflows, a small change of theta changes nothing that is representable.
+        np.negative(log_k, out=log_k)
+        log_k[log_k >= 700.0] = -np.inf
+        W *= np.exp(log_k, out=log_k)
+        W *= 2.0 / Y.size
+        return float(np.vdot(error, error)), kernel.theta_vjp(X[rows], W, X)
+
+    parts = map_blocks(contribution, _blocks(len(Y), len(Y)))
+    return sum(value for value, _ in parts) / Y.size, np.sum([gradient for _, gradient in parts], axis=0)
 
 
-def _left_out(kernel: Kernel, X: Any, Y: Array) -> tuple[Array, Array, Array]:
-    log_k = kernel.log(X)
-    np.fill_diagonal(log_k, -np.inf)
+def left_out_predictions(kernel: Kernel, X: Any, Y: Array) -> Array:
+    """(N, O) with f_-i(x_i): the prediction at each point from all others."""
+    parts = map_blocks(lambda rows: _weights_of_others(kernel, X, rows)[1] @ Y, _blocks(len(Y), len(Y)))
+    return np.concatenate(parts)
+
+
+def _weights_of_others(kernel: Kernel, X: Any, rows: slice) -> tuple[Array, Array]:
+    """log k (m, N) and the weights (m, N) of a block of rows, each point without itself."""
+    log_k = kernel.log(X[rows], X)
+    own = np.arange(len(log_k))
+    log_k[own, rows.start + own] = -np.inf
     if np.isneginf(log_k.max(axis=1)).any():
         raise ValueError("a point has no weight on any other: give a kernel that decays more slowly")
-    W = softmax(log_k, axis=1)
-    return W @ Y, W, log_k
+    return log_k, softmax(log_k, axis=1)
 
 
-def _scott(X: Array) -> float:
-    """Scott's rule: deviation times N^(-1 / (D + 4))."""
-    n, D = X.shape
-    deviation = float(np.sqrt(X.var(axis=0).mean()))
-    return max(deviation, 1e-3) * float(np.power(float(n), -1.0 / (D + 4)))
+def _blocks(m: int, n: int) -> Iterator[slice]:
+    step = max(1, _BLOCK_ENTRIES // n)
+    for start in range(0, m, step):
+        yield slice(start, min(m, start + step))
