@@ -144,9 +144,7 @@ class LocalLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             log_p = log_probabilities(eta)[self._codes[rows], np.arange(len(w))]
             value += float(log_p.sum())
             if gradient:
-                S = weight_sensitivity(
-                    Phi, self._codes, C, weights, penalty, w, Phi[rows], self._codes[rows]
-                )
+                S = weight_sensitivity(Phi, self._codes, C, weights, penalty, w, Phi[rows], self._codes[rows])
                 # ω = k / Σ k, so ∂ω_n = (∂k_n - ω_n Σ_m ∂k_m) / Σ k.
                 S -= np.einsum("bn,bn->b", S, weights)[:, None]
                 S *= np.exp(-log_sum)[:, None]

@@ -25,8 +25,8 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
     """f(x) = sum_i w_i(x) y_i, w_i(x) = k(x, x_i) / sum_j k(x, x_j): E[y | x] of a kernel density estimate.
 
     Behind the mean is the conditional density p(y | x) = sum_i w_i(x) N(y; y_i, h^2). O(N) per prediction;
-    the search for the bandwidth is O(N^2) per step, in blocks of rows. Far from all data the weights go to the nearest points,
-    since they are formed from log k.
+    the search for the bandwidth is O(N^2) per step, in blocks of rows. Far from all data the weights go to
+    the nearest points, since they are formed from log k.
 
     kernel: k >= 0; its length scale is the bandwidth. None for an RBF with a bandwidth per
         input that starts at Scott's rule
