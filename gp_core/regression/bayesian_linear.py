@@ -239,7 +239,10 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
     ) -> Any:
-        """Posterior mean (M,) or (M, O) of f at X, then its deviation (same shape) or covariance (M, M).
+        """Posterior mean (M,) or (M, O) of f at X, then its deviation (same shape) or its covariance.
+
+        The covariance is (M, M), or (M, M, O) for several outputs.
+
 
         include_noise: deviation or covariance of new observations, with noise_variance, instead of f
         """
@@ -255,7 +258,9 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if return_cov:
             covariance = V @ V.T
             covariance.flat[:: len(covariance) + 1] += noise
-            return mean, covariance
+            if self._single_output:
+                return mean, covariance
+            return mean, np.repeat(covariance[:, :, None], mean.shape[1], axis=2)
         std = np.sqrt(np.einsum("mf,mf->m", V, V) + noise)
         return mean, std if self._single_output else np.repeat(std[:, None], mean.shape[1], axis=1)
 

@@ -180,3 +180,15 @@ def test_learning_in_weight_space_is_learning_in_function_space():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_covariance_has_the_shape_of_the_gaussian_process():
+    Z = X - X.mean(axis=0)
+    for targets in (Y, Y2):
+        linear = BayesianLinearRegression(noise_variance=0.2).fit(Z, targets)
+        process = GaussianProcessRegressor(
+            BasisFunctions(PolynomialBasis(1)), noise_variance=0.2, optimizer=None
+        ).fit(Z, targets)
+        ours, theirs = (model.predict(Q, return_cov=True)[1] for model in (linear, process))
+        assert ours.shape == theirs.shape == (6, 6, *targets.shape[1:])
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
