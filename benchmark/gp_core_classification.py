@@ -22,14 +22,18 @@ from typing import Any
 
 import numpy as np
 import sklearn.gaussian_process.kernels as sk
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.gaussian_process import GaussianProcessClassifier as SklearnGPC
 from sklearn.linear_model import LogisticRegression as SklearnLogistic
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from gp_core import GaussianProcessClassifier, LogisticRegression
+from gp_core import GaussianProcessClassifier, LogisticRegression, SparseGaussianProcessClassifier
 from gp_core.kernels import RBF
 
 CLOCK: Callable[[], float] = time.perf_counter
@@ -63,7 +67,7 @@ def gp_fit(n: int, turns: int, scales: float | np.ndarray) -> None:
     our_kernel, their_kernel = 1.0 * RBF(scales), sk.ConstantKernel(1.0) * sk.RBF(scales)
     times, (ours, theirs) = in_turn(
         [
-            lambda: GaussianProcessClassifier(our_kernel).fit(X, y),
+            lambda: GaussianProcessClassifier(our_kernel, inference="laplace", link="logit").fit(X, y),
             lambda: SklearnGPC(their_kernel).fit(X, y),
         ],
         turns,
@@ -92,6 +96,44 @@ def gp_methods(n: int) -> None:
                 f"    {inference:<12} {link:<7} n = {n}: fit {time.perf_counter() - start:7.2f} s, "
                 f"{model.n_iter_} evaluations, log evidence {model.log_marginal_likelihood_value_:.3f}"
             )
+
+
+def calibration() -> None:
+    """What learning by each evidence makes of the probabilities: the log loss on the other half of the data."""
+    for name, load in (("breast cancer", load_breast_cancer), ("iris", load_iris)):
+        X, y = load(return_X_y=True)
+        train, test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
+        for inference in ("laplace", "ep", "variational"):
+            for link in ("logit", "probit"):
+                model = make_pipeline(
+                    StandardScaler(), GaussianProcessClassifier(inference=inference, link=link)
+                ).fit(train, y_train)
+                loss = log_loss(y_test, model.predict_proba(test))
+                print(f"    {name:<14} {inference:<12} {link:<7} log loss {loss:.3f}")
+
+
+def sparse(n: int) -> None:
+    """A large map of labelled cells on inducing points, and the exact model on as many points as it can take."""
+    rng = np.random.default_rng(0)
+
+    def labelled(size: int) -> tuple[np.ndarray, np.ndarray]:
+        X = rng.uniform(0.0, 10.0, (size, 2))
+        f = 3.0 * np.sin(X[:, 0]) * np.cos(0.7 * X[:, 1]) + 0.5
+        return X, rng.uniform(size=size) < 1.0 / (1.0 + np.exp(-f))
+
+    X, y = labelled(n)
+    test, y_test = labelled(20_000)
+    start = time.perf_counter()
+    model = SparseGaussianProcessClassifier(random_state=0).fit(X, y)
+    seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    loss = log_loss(y_test, model.predict_proba(test))
+    print(
+        f"sparse variational GPC, n = {n}, {len(model.inducing_points_)} inducing points: fit {seconds:.1f} s, "
+        f"20000 probabilities {time.perf_counter() - start:.2f} s, log loss {loss:.4f}"
+    )
+    exact = GaussianProcessClassifier().fit(X[:1000], y[:1000])
+    print(f"    exact GPC on 1000 of them: log loss {log_loss(y_test, exact.predict_proba(test)):.4f}")
 
 
 def logistic(turns: int) -> None:
@@ -138,6 +180,9 @@ def main() -> None:
     logistic(turns)
     print("the inference methods side by side, hyperparameters learned:")
     gp_methods(100 if quick else 500)
+    print("what each makes of the probabilities:")
+    calibration()
+    sparse(5000 if quick else 100_000)
 
 
 if __name__ == "__main__":

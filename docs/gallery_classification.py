@@ -83,7 +83,7 @@ def borders() -> Figure:
         ),
         ("LocalLogisticRegression, degree 0", LocalLogisticRegression(RBF(0.7), degree=0)),
         ("LocalLogisticRegression, degree 1", LocalLogisticRegression(RBF(0.7))),
-        ("GaussianProcessClassifier, Laplace", GaussianProcessClassifier(1.0 * RBF(1.0))),
+        ("GaussianProcessClassifier", GaussianProcessClassifier(1.0 * RBF(1.0))),
         ("GaussianProcessClassifier, EP", GaussianProcessClassifier(1.0 * RBF(1.0), inference="ep")),
         (
             "GaussianProcessClassifier, variational",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         KernelNearestNeighbors,
         LocalLogisticRegression,
         LogisticRegression,
+        SparseGaussianProcessClassifier,
     )
     from gp_core.regression import (
         BayesianLinearRegression,
@@ -35,6 +36,7 @@ __all__ = [
     "LogisticRegression",
     "NadarayaWatson",
     "Ridge",
+    "SparseGaussianProcessClassifier",
 ]
 
 _CLASSIFIERS = {
@@ -43,6 +45,7 @@ _CLASSIFIERS = {
     "KernelNearestNeighbors",
     "LocalLogisticRegression",
     "LogisticRegression",
+    "SparseGaussianProcessClassifier",
 }
 
 

@@ -8,6 +8,7 @@ from gp_core.classification import (
     KernelNearestNeighbors,
     LocalLogisticRegression,
     LogisticRegression,
+    SparseGaussianProcessClassifier,
 )
 
 ESTIMATORS = [
@@ -20,7 +21,8 @@ ESTIMATORS = [
     LocalLogisticRegression(degree=0, optimizer=None),
     GaussianProcessClassifier(),
     GaussianProcessClassifier(inference="ep", optimizer=None),
-    GaussianProcessClassifier(inference="variational", link="probit", optimizer=None),
+    GaussianProcessClassifier(inference="laplace", link="logit", mean=0.3),
+    SparseGaussianProcessClassifier(n_inducing=20),
 ]
 
 
