@@ -14,7 +14,10 @@ if TYPE_CHECKING:
         LocalLogisticRegression,
         LogisticRegression,
         SparseGaussianProcessClassifier,
+        SupportVectorClassifier,
     )
+    from gp_core.density import KernelDensity
+    from gp_core.kernel_pca import KernelPCA
     from gp_core.regression import (
         BayesianLinearRegression,
         GaussianProcessRegressor,
@@ -29,7 +32,9 @@ __all__ = [
     "BayesianLogisticRegression",
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",
+    "KernelDensity",
     "KernelNearestNeighbors",
+    "KernelPCA",
     "KernelRidge",
     "LocalLogisticRegression",
     "LocallyWeightedRegression",
@@ -37,6 +42,7 @@ __all__ = [
     "NadarayaWatson",
     "Ridge",
     "SparseGaussianProcessClassifier",
+    "SupportVectorClassifier",
 ]
 
 _CLASSIFIERS = {
@@ -46,13 +52,15 @@ _CLASSIFIERS = {
     "LocalLogisticRegression",
     "LogisticRegression",
     "SparseGaussianProcessClassifier",
+    "SupportVectorClassifier",
 }
+_UNSUPERVISED = {"KernelDensity": "gp_core.density", "KernelPCA": "gp_core.kernel_pca"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'gp_core' has no attribute {name!r}")
-    home = "gp_core.classification" if name in _CLASSIFIERS else "gp_core.regression"
+    home = "gp_core.classification" if name in _CLASSIFIERS else _UNSUPERVISED.get(name, "gp_core.regression")
     return getattr(import_module(home), name)
 
 

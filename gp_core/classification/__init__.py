@@ -6,6 +6,7 @@ from gp_core.classification.local_logistic import LocalLogisticRegression
 from gp_core.classification.logistic import LogisticRegression
 from gp_core.classification.nearest_neighbors import KernelNearestNeighbors
 from gp_core.classification.sparse_gp_classifier import SparseGaussianProcessClassifier
+from gp_core.classification.support_vector import SupportVectorClassifier
 
 __all__ = [
     "BayesianLogisticRegression",
@@ -14,4 +15,5 @@ __all__ = [
     "LocalLogisticRegression",
     "LogisticRegression",
     "SparseGaussianProcessClassifier",
+    "SupportVectorClassifier",
 ]

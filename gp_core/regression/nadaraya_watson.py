@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, as_vector, integer_at_least, positive
+from gp_core.arrays import Array, as_float, as_vector, integer_at_least, positive
 from gp_core.bandwidth import scott_kernel
 from gp_core.estimators import fit_inputs_and_targets, generator, query_inputs, report
 from gp_core.kernels import Kernel
+from gp_core.kernels.stationary import squared_distances
 from gp_core.optimize import Optimum, minimize
 from gp_core.parallel import map_blocks
 
@@ -135,20 +137,25 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         h = self.target_bandwidth_[0] if self.y_train_.ndim == 1 else self.target_bandwidth_
         return mean, np.sqrt(np.maximum(variance, 0.0) + np.square(h))
 
-    def conditional_density(self, X: Any, t: Any) -> Array:
-        """(M, T) with p(y = t_j | x_i) = sum_n w_n(x_i) N(t_j; y_n, h^2), for one output.
+    def conditional_density(self, X: npt.ArrayLike, t: npt.ArrayLike) -> Array:
+        """(M, T) with p(y = t_j | x_i) = sum_n w_n(x_i) prod_o N(t_jo; y_no, h_o^2).
 
-        t: (T,) target values
+        t: (T,) target values, or (T, O) for several outputs
         """
         check_is_fitted(self)
-        if self.y_train_.ndim != 1:
-            raise ValueError("conditional_density is for one output: fit on y of shape (N,)")
-        t = as_vector(t, "t")
-        h = float(self.target_bandwidth_[0])
-        z = np.subtract.outer(self.y_train_, t) / h
-        normal = np.exp(-0.5 * z * z) / (h * np.sqrt(2.0 * np.pi))
-        density: Array = self.weights(X) @ normal
-        return density
+        queries = query_inputs(self, X, self.kernel_)
+        Y = self.y_train_[:, None] if self.y_train_.ndim == 1 else self.y_train_
+        targets = as_vector(t, "t")[:, None] if self.y_train_.ndim == 1 else as_float(t, "t")
+        if targets.ndim != 2 or targets.shape[1] != Y.shape[1]:
+            raise ValueError(
+                f"t must have shape (T, {Y.shape[1]}), one column per output, got {targets.shape}"
+            )
+        h = self.target_bandwidth_
+        log_normal = -0.5 * squared_distances(Y / h, targets / h)
+        log_normal -= np.log(h).sum() + 0.5 * len(h) * np.log(2.0 * np.pi)
+        normal = np.exp(log_normal)
+        parts = map_blocks(lambda rows: self._weights(queries[rows]) @ normal, _blocks(len(queries), len(Y)))
+        return np.concatenate(parts)
 
 
 def leave_one_out(kernel: Kernel, X: Any, Y: Array) -> tuple[float, Array]:

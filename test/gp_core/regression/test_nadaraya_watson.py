@@ -123,7 +123,7 @@ def test_one_point_and_duplicates():
         (lambda: NadarayaWatson("rbf").fit(X, Y), "gp_core kernel"),
         (lambda: NadarayaWatson(optimizer="cv").fit(X, Y), "loo"),
         (lambda: NadarayaWatson(target_bandwidth=0.0).fit(X, Y), "target_bandwidth must be > 0"),
-        (lambda: NadarayaWatson().fit(X2, Y2).conditional_density(X2, [0.0]), "one output"),
+        (lambda: NadarayaWatson().fit(X2, Y2).conditional_density(X2, [0.0]), "one column per output"),
         (lambda: NadarayaWatson().fit(X, Y).conditional_density(Q, [[0.0]]), "shape"),
         (lambda: NadarayaWatson().fit(X, np.where(Y > 0, np.nan, Y)), "NaN"),
     ],
@@ -160,3 +160,13 @@ def test_the_fit_holds_far_less_than_the_matrix_of_weights():
     tracemalloc.stop()
     # One matrix of N^2 weights is 72 MB, the search once held five; a thread's blocks take about 20 MB.
     assert peak < 72e6 + 25e6 * (available_threads() - 2)
+
+
+def test_conditional_density_of_several_outputs_is_statsmodels():
+    h, g = [0.5, 0.7], [0.3, 0.4]
+    ours = NadarayaWatson(RBF(h), optimizer=None).fit(X2, Y2)
+    ours.target_bandwidth_ = np.array(g)  # one per output, which only the rule gives
+    reference = KDEMultivariateConditional(list(Y2.T), list(X2.T), "cc", "cc", bw=[*g, *h])
+    t = np.array([[0.1, 0.2], [-0.5, 1.0], [0.7, -0.3]])
+    expected = [[reference.pdf(v, q) for v in t] for q in X2[:4]]
+    np.testing.assert_allclose(ours.conditional_density(X2[:4], t), np.squeeze(expected), rtol=1e-7)
