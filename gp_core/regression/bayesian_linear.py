@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, as_covariance, as_float, integer_at_least
+from gp_core.arrays import Array, as_covariance, as_float, as_points, integer_at_least
 from gp_core.basis import Basis, PolynomialBasis
 from gp_core.estimators import fit_inputs_and_targets, generator, query_inputs, report
 from gp_core.linalg import cholesky
@@ -76,6 +76,36 @@ class _Weights:
         product: Array = self.root @ self.root.T
         return product
 
+    def sample(self, n_samples: int, random_state: Any) -> Array:
+        """(F, O, n_samples) draws of the weights."""
+        size, outputs = self.mean.shape
+        white = generator(random_state).standard_normal((size, outputs * n_samples))
+        draws: Array = self.mean[:, :, None] + (self.root @ white).reshape(size, outputs, n_samples)
+        return draws
+
+
+@dataclass(frozen=True)
+class WeightDistribution:
+    """w ~ N(mean, covariance): what is known about the weights.
+
+    mean: (F,), or (F, O) for several outputs
+    covariance: (F, F), the same for every output
+    """
+
+    mean: Array
+    covariance: Array
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Weights drawn from it: (F, n_samples) or (F, O, n_samples).
+
+        random_state: seed: None, an int or a numpy Generator
+        """
+        mean = self.mean[:, None] if self.mean.ndim == 1 else self.mean
+        draws = _Weights(mean, _square_root(self.covariance)).sample(
+            integer_at_least(n_samples, 1, "n_samples"), random_state
+        )
+        return draws[:, 0] if self.mean.ndim == 1 else draws
+
 
 class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """y = phi(x)'w + e, w ~ N(m0, S0), e ~ N(0, R), R = noise_variance I + Lambda.
@@ -87,18 +117,52 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     O(N F^2 + F^3). It is the Gaussian process with kernel phi(x)'S0 phi(z) and mean phi(x)'m0; with m0 = 0
     and S0 = I the posterior mean is ridge regression with alpha = noise_variance.
 
-    basis: phi; None for (1, x), see `gp_core.basis`
-    prior_mean: m0, a number, (F,) or (F, O)
-    prior_covariance: S0, a variance, variances (F,) or a covariance (F, F), possibly singular
-    noise_variance: of independent noise, > 0
-    optimizer: None to keep all this as given; "lbfgs" for type-2 maximum likelihood: noise_variance, a factor
-        on S0 and the free parameters of the basis (learned features) maximise log p(y)
-    n_restarts_optimizer: further starts, drawn within the bounds
-    max_iter: iterations per start
-    random_state: seed of the restarts
+    Parameters
+    ----------
+    basis : Basis or None
+        phi; None for (1, x), see `gp_core.basis`.
+    prior_mean : number or array (F,) or (F, O)
+        m0.
+    prior_covariance : number, array (F,) or (F, F)
+        S0: a variance, variances or a covariance, possibly singular.
+    noise_variance : float
+        Of independent noise, > 0.
+    optimizer : "lbfgs" or None
+        None keeps all this as given; "lbfgs" for type-2 maximum likelihood: noise_variance, a factor on S0
+        and the free parameters of the basis (learned features) maximise log p(y).
+    n_restarts_optimizer : int
+        Further starts, drawn within the bounds.
+    max_iter : int
+        Iterations per start.
+    random_state : None, int or numpy Generator
+        Seed of the restarts.
 
-    After fit: weights_mean_ (F,) or (F, O), weights_covariance_ (F, F), basis_, noise_variance_,
-    prior_scale_, log_marginal_likelihood_value_, optimum_, n_iter_.
+    Attributes
+    ----------
+    weight_posterior_ : WeightDistribution
+        Mean, covariance and draws of the weights.
+    weights_mean_, weights_covariance_ : arrays (F,) or (F, O), and (F, F)
+        m and S.
+    basis_ : Basis
+        With its learned parameters.
+    noise_variance_, prior_scale_ : float
+        As learned; prior_scale_ is the factor on S0.
+    log_marginal_likelihood_value_ : float
+        log p(y).
+    optimum_ : Optimum or None
+        How the search went.
+    n_iter_ : int
+        Its iterations, at least 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import BayesianLinearRegression
+    >>> model = BayesianLinearRegression(noise_variance=0.01)
+    >>> model.sample_y([[0.0], [1.0]], n_samples=3, random_state=0).shape  # from the prior
+    (2, 3)
+    >>> model.fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]).weight_posterior_.mean.round(1)
+    array([1., 2.])
     """
 
     def __init__(
@@ -235,6 +299,7 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         mean = self._weights.mean
         self.weights_mean_ = mean[:, 0] if self._single_output else mean
         self.weights_covariance_ = self._weights.covariance
+        self.weight_posterior_ = WeightDistribution(self.weights_mean_, self.weights_covariance_)
 
     def predict(
         self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
@@ -265,15 +330,21 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return mean, std if self._single_output else np.repeat(std[:, None], mean.shape[1], axis=1)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Functions drawn from the posterior at X: (M, n_samples) or (M, O, n_samples)."""
-        check_is_fitted(self)
-        Phi = self.basis_(query_inputs(self, X))
+        """Functions drawn at X: (M, n_samples) or (M, O, n_samples); before `fit` from the prior, then posterior.
+
+        random_state: seed: None, an int or a numpy Generator
+        """
         n_samples = integer_at_least(n_samples, 1, "n_samples")
-        size, outputs = self._weights.mean.shape
-        white = generator(random_state).standard_normal((size, outputs * n_samples))
-        spread = (self._weights.root @ white).reshape(size, outputs, n_samples)
-        draws: Array = np.einsum("mf,fos->mos", Phi, self._weights.mean[:, :, None] + spread)
-        return draws[:, 0] if self._single_output else draws
+        if hasattr(self, "_weights"):
+            weights, single = self._weights, self._single_output
+            Phi = self.basis_(query_inputs(self, X))
+        else:
+            points, model = as_points(X), self._hyperparameters()
+            outputs = np.shape(self.prior_mean)[1] if np.ndim(self.prior_mean) == 2 else 1
+            weights, single = self._prior(model, points, outputs), np.ndim(self.prior_mean) < 2
+            Phi = model.basis(points)
+        draws: Array = np.einsum("mf,fos->mos", Phi, weights.sample(n_samples, random_state))
+        return draws[:, 0] if single else draws
 
 
 def _square_root(covariance: Array) -> Array:
