@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         Ridge,
     )
 
+__version__ = "0.1.0"
+
 __all__ = [
     "BayesianLinearRegression",
     "BayesianLogisticRegression",

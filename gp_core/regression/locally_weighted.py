@@ -71,11 +71,11 @@ class LocallyWeightedRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
     >>> import numpy as np
     >>> from gp_core import LocallyWeightedRegression
     >>> X = np.linspace(0.0, 4.0, 41)[:, None]
-    >>> model = LocallyWeightedRegression(span=0.3).fit(X, X[:, 0] ** 2)
+    >>> model = LocallyWeightedRegression(degree=2, span=0.3).fit(X, X[:, 0] ** 2)
     >>> model.predict([[2.0]]).round(1)
     array([4.])
-    >>> model.coefficients([[2.0]]).round(1)  # value and slope at 2
-    array([[4., 4.]])
+    >>> model.coefficients([[2.0]]).round(1)  # value, slope and half the curvature at 2
+    array([[4., 4., 1.]])
     """
 
     def __init__(
