@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -14,6 +16,9 @@ from gp_core.kernels import RBF, Kernel, Scaled
 from gp_core.kernels.base import looks_like_objects
 from gp_core.linalg import report_jitter
 from gp_core.optimize import Optimum
+
+Inputs = npt.ArrayLike | Sequence[Any]
+"""Points (N, D), or a sequence of N objects for a kernel that takes them."""
 
 try:
     from sklearn.utils.validation import validate_data

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
-from gp_core.estimators import default_kernel, fit_inputs, query_inputs
+from gp_core.estimators import Inputs, default_kernel, fit_inputs, query_inputs
 from gp_core.kernels import Kernel
 
 
@@ -51,7 +50,7 @@ class KernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_components = n_components
         self.kernel = kernel
 
-    def fit(self, X: npt.ArrayLike, y: Any = None) -> KernelPCA:
+    def fit(self, X: Inputs, y: Any = None) -> KernelPCA:
         """Components of X (N, D), or of N objects; y is ignored."""
         kernel = default_kernel(self.kernel)
         wanted = None if self.n_components is None else integer_at_least(self.n_components, 1, "n_components")
@@ -76,7 +75,7 @@ class KernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._n_features_out = len(kept)
         return self
 
-    def transform(self, X: npt.ArrayLike) -> Array:
+    def transform(self, X: Inputs) -> Array:
         """Components (M, C) of X (M, D), or of M objects."""
         check_is_fitted(self)
         queries = query_inputs(self, X, self.kernel_)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -19,7 +20,7 @@ from gp_core.classification.links import LINKS, Link
 from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
 from gp_core.classification.weights import WeightPosterior, feature_weights, laplace_weights
-from gp_core.estimators import query_inputs, report
+from gp_core.estimators import Inputs, query_inputs, report
 from gp_core.optimize import Optimum, minimize
 from gp_core.parameters import Bounds, Parameter, Parametrised, Values
 
@@ -96,20 +97,20 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
         self.optimizer = optimizer
         self.max_iter = max_iter
 
-    def fit(self, X: Any, y: Any) -> BayesianLogisticRegression:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> BayesianLogisticRegression:
         """The posterior from X (N, D) and labels y (N,)."""
         link = choose(LINKS, self.link, "link")
         if self.optimizer not in ("lbfgs", None):
             raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
         max_iter = integer_at_least(self.max_iter, 1, "max_iter")
-        X, codes = fit_inputs_and_labels(self, X, y)
+        points, codes = fit_inputs_and_labels(self, X, y)
         self._link = link
         basis = PolynomialBasis(1) if self.basis is None else self.basis
         if not isinstance(basis, Basis):
             raise ValueError(f"basis must be a gp_core Basis, got {basis!r}")
-        mean, root = self._prior(basis(X[:1]).shape[1])
+        mean, root = self._prior(basis(points[:1]).shape[1])
         fits = [
-            _fit(basis, X, signs(codes, code), link, mean, root, self.optimizer is not None, max_iter)
+            _fit(basis, points, signs(codes, code), link, mean, root, self.optimizer is not None, max_iter)
             for code in one_vs_rest(len(self.classes_))
         ]
         self.posteriors_ = tuple(fit.posterior for fit in fits)
@@ -145,14 +146,14 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
             )
         return np.broadcast_to(mean, (size,)).copy(), vectors * np.sqrt(np.maximum(values, 0.0))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Inputs) -> NDArray[Any]:
         """Most probable label (M,) at X."""
         check_is_fitted(self)
         labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return labels
 
     def predict_proba(
-        self, X: Any, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
+        self, X: Inputs, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
     ) -> Array:
         """Probabilities (M, C) of the classes at X, averaged over the posterior of the weights.
 
@@ -164,7 +165,7 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
         columns = [average(self._link, mean, variance) for mean, variance in self._latent(X)]
         return class_probabilities(np.stack(columns, axis=1))
 
-    def predict_latent(self, X: Any, return_std: bool = False) -> Any:
+    def predict_latent(self, X: Inputs, return_std: bool = False) -> Any:
         """Posterior mean of w'φ(x): (M,), or (M, C) for C > 2 classes; with its deviation if asked for."""
         moments = self._latent(X)
         mean = _squeezed([m for m, _ in moments], axis=1)

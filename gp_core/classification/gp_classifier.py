@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -23,7 +24,7 @@ from gp_core.classification.labels import class_probabilities, fit_inputs_and_la
 from gp_core.classification.links import LINKS
 from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
-from gp_core.estimators import default_kernel, generator, query_inputs, report
+from gp_core.estimators import Inputs, default_kernel, generator, query_inputs, report
 from gp_core.kernels import Kernel
 from gp_core.priors import Prior
 from gp_core.regression.means import Mean, as_mean
@@ -114,7 +115,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> GaussianProcessClassifier:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> GaussianProcessClassifier:
         """Learn the hyperparameters from X (N, D), or N objects, and labels y (N,); approximate p(f | y)."""
         kernel = default_kernel(self.kernel)
         inference = choose(INFERENCE, self.inference, "inference")
@@ -123,12 +124,12 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
             raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
         n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
         max_iter = integer_at_least(self.max_iter, 1, "max_iter")
-        X, codes = fit_inputs_and_labels(self, X, y, kernel)
+        points, codes = fit_inputs_and_labels(self, X, y, kernel)
         rng = generator(self.random_state) if n_restarts else None
         self.models_ = tuple(
             fit_binary_gp(
                 LatentPrior(kernel, mean),
-                X,
+                points,
                 signs(codes, code),
                 link,
                 inference,
@@ -190,20 +191,20 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
 
     # -- prediction ------------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Inputs) -> NDArray[Any]:
         """Most probable label (M,) at X."""
         check_is_fitted(self)
         if len(self.models_) == 1:
             # s is symmetric, so the average of s(f) exceeds 1/2 exactly where the mean of f exceeds 0.
-            X = query_inputs(self, X, self.models_[0].kernel)
-            winners = (self.models_[0].latent_mean(X) > 0.0).astype(np.intp)
+            points = query_inputs(self, X, self.models_[0].kernel)
+            winners = (self.models_[0].latent_mean(points) > 0.0).astype(np.intp)
         else:
             winners = np.argmax(self.predict_proba(X), axis=1)
         labels: NDArray[Any] = self.classes_[winners]
         return labels
 
     def predict_proba(
-        self, X: Any, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
+        self, X: Inputs, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
     ) -> Array:
         """Probabilities (M, C) of the classes at X, averaged over the posterior of f.
 
@@ -213,30 +214,30 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore
         """
         check_is_fitted(self)
         average = Averager(method, n_samples, random_state)
-        X = query_inputs(self, X, self.models_[0].kernel)
-        columns = [average(model.link, *model.latent(X)) for model in self.models_]
+        points = query_inputs(self, X, self.models_[0].kernel)
+        columns = [average(model.link, *model.latent(points)) for model in self.models_]
         return class_probabilities(np.stack(columns, axis=1))
 
-    def predict_latent(self, X: Any, return_std: bool = False) -> Any:
+    def predict_latent(self, X: Inputs, return_std: bool = False) -> Any:
         """Posterior mean of f at X: (M,), or (M, C) for C > 2 classes; with its deviation if asked for."""
         check_is_fitted(self)
-        X = query_inputs(self, X, self.models_[0].kernel)
+        points = query_inputs(self, X, self.models_[0].kernel)
         if not return_std:
-            return _columns([model.latent_mean(X) for model in self.models_])
-        moments = [model.latent(X) for model in self.models_]
+            return _columns([model.latent_mean(points) for model in self.models_])
+        moments = [model.latent(points) for model in self.models_]
         return _columns([mean for mean, _ in moments]), _columns([np.sqrt(v) for _, v in moments])
 
-    def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample_latent(self, X: Inputs, n_samples: int = 1, random_state: Any = None) -> Array:
         """Functions f drawn jointly at X from the posterior: (M, n_samples), or (M, C, n_samples) for C > 2.
 
         n_samples: number of functions
         random_state: seed: None, an int or a numpy Generator
         """
         check_is_fitted(self)
-        X = query_inputs(self, X, self.models_[0].kernel)
+        points = query_inputs(self, X, self.models_[0].kernel)
         n_samples = integer_at_least(n_samples, 1, "n_samples")
         rng = generator(random_state)
-        return _columns([model.sample_latent(X, n_samples, rng) for model in self.models_])
+        return _columns([model.sample_latent(points, n_samples, rng) for model in self.models_])
 
 
 def means_of_classes(mean: Any, n_classes: int) -> list[Mean]:

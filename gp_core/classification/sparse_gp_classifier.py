@@ -22,7 +22,7 @@ from gp_core.classification.links import LINKS, Link
 from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
 from gp_core.classification.sparse_gp import SparseBound, SparseModel, Whitened
-from gp_core.estimators import default_kernel, generator, query_inputs, report
+from gp_core.estimators import Inputs, default_kernel, generator, query_inputs, report
 from gp_core.kernels import RBF, Kernel
 from gp_core.optimize import Optimum, minimize
 
@@ -125,7 +125,7 @@ class SparseGaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: 
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> SparseGaussianProcessClassifier:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> SparseGaussianProcessClassifier:
         """Learn from X (N, D), or N objects, and labels y (N,)."""
         link = choose(LINKS, self.link, "link")
         if self.optimizer not in ("lbfgs", None):
@@ -169,14 +169,14 @@ class SparseGaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: 
         self.n_iter_ = max(m.bound.iterations for m in models)
         return self
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: Inputs) -> npt.NDArray[Any]:
         """Most probable label (M,) at X."""
         check_is_fitted(self)
         labels: npt.NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return labels
 
     def predict_proba(
-        self, X: npt.ArrayLike, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
+        self, X: Inputs, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
     ) -> Array:
         """Probabilities (M, C) of the classes at X, averaged over the posterior of f.
 
@@ -189,7 +189,7 @@ class SparseGaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: 
         columns = [average(link, *model.latent(queries)) for model in self.models_]
         return class_probabilities(np.stack(columns, axis=1))
 
-    def predict_latent(self, X: npt.ArrayLike, return_std: bool = False) -> Any:
+    def predict_latent(self, X: Inputs, return_std: bool = False) -> Any:
         """Posterior mean of f at X: (M,), or (M, C) for C > 2 classes; with its deviation if asked for."""
         check_is_fitted(self)
         queries = query_inputs(self, X, self.models_[0].model.prior.kernel)

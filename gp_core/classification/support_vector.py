@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, positive
 from gp_core.classification.labels import fit_inputs_and_labels
-from gp_core.estimators import default_kernel, query_inputs
+from gp_core.estimators import Inputs, default_kernel, query_inputs
 from gp_core.kernels import Kernel
 
 
@@ -61,7 +61,7 @@ class SupportVectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.C = C
         self.tol = tol
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> SupportVectorClassifier:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> SupportVectorClassifier:
         """From X (N, D), or N objects, and labels y (N,)."""
         kernel = default_kernel(self.kernel)
         C, tol = positive(self.C, "C"), positive(self.tol, "tol")
@@ -81,12 +81,12 @@ class SupportVectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         )
         return self
 
-    def decision_function(self, X: npt.ArrayLike) -> Array:
+    def decision_function(self, X: Inputs) -> Array:
         """f at X: (M,), or (M, C) for C > 2 classes, votes of the pairs with ties broken by f."""
         values: Array = self._machine_at(X, "decision_function")
         return values
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: Inputs) -> npt.NDArray[Any]:
         """Label (M,) at X."""
         codes = self._machine_at(X, "predict")
         labels: npt.NDArray[Any] = self.classes_[codes]

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, as_covariance, as_float, as_points, integer_at_least
 from gp_core.basis import Basis, PolynomialBasis
-from gp_core.estimators import fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.estimators import Inputs, fit_inputs_and_targets, generator, query_inputs, report
 from gp_core.linalg import cholesky
 from gp_core.optimize import Optimum, minimize
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Parametrised, Values
@@ -186,26 +187,26 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, noise_covariance: Any = None) -> BayesianLinearRegression:
+    def fit(self, X: Inputs, y: npt.ArrayLike, noise_covariance: Any = None) -> BayesianLinearRegression:
         """The posterior from X (N, D) and y (N,) or (N, O).
 
         noise_covariance: Lambda, the known part of the noise: variances (N,) or a covariance (N, N)
         """
         if self.optimizer not in ("lbfgs", None):
             raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
-        X, y = fit_inputs_and_targets(self, X, y)
-        Y = y[:, None] if y.ndim == 1 else y
+        points, targets = fit_inputs_and_targets(self, X, y)
+        Y = targets[:, None] if targets.ndim == 1 else targets
         model = self._hyperparameters()
         known = Noise.known(noise_covariance, len(Y))
         self.optimum_: Optimum | None = None
         if self.optimizer is not None:
-            model, self.optimum_ = self._learn(model, X, Y, known)
+            model, self.optimum_ = self._learn(model, points, Y, known)
         self.basis_ = model.basis
         self.noise_variance_, self.prior_scale_ = float(model.noise_variance), float(model.prior_scale)
-        self._single_output = y.ndim == 1
-        prior = self._prior(model, X, Y.shape[1])
+        self._single_output = targets.ndim == 1
+        prior = self._prior(model, points, Y.shape[1])
         self._weights, value = prior.update(
-            model.basis(X), Y, Noise.total(self.noise_variance_, known, len(Y))
+            model.basis(points), Y, Noise.total(self.noise_variance_, known, len(Y))
         )
         self.log_marginal_likelihood_value_ = value
         self._publish()
@@ -213,7 +214,9 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         report(self.optimum_, 0.0)
         return self
 
-    def partial_fit(self, X: Any, y: Any, noise_covariance: Any = None) -> BayesianLinearRegression:
+    def partial_fit(
+        self, X: Inputs, y: npt.ArrayLike, noise_covariance: Any = None
+    ) -> BayesianLinearRegression:
         """Take the posterior so far as the prior and add further data; the result is that of one batch.
 
         Hyperparameters stay as they are: those of `fit`, or those given if there was none.
@@ -223,13 +226,13 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
             first = type(self)(**given).fit(X, y, noise_covariance)
             self.__dict__.update({k: v for k, v in vars(first).items() if k not in given})
             return self
-        X = query_inputs(self, X)
+        points = query_inputs(self, X)
         Y = as_float(y, "y")
-        expected = (len(X),) if self._single_output else (len(X), self._weights.mean.shape[1])
+        expected = (len(points),) if self._single_output else (len(points), self._weights.mean.shape[1])
         if Y.shape != expected:
             raise ValueError(f"y must have shape {expected} to go on from the data before, got {Y.shape}")
-        noise = Noise.total(self.noise_variance_, Noise.known(noise_covariance, len(X)), len(X))
-        self._weights, value = self._weights.update(self.basis_(X), Y.reshape(len(X), -1), noise)
+        noise = Noise.total(self.noise_variance_, Noise.known(noise_covariance, len(points)), len(points))
+        self._weights, value = self._weights.update(self.basis_(points), Y.reshape(len(points), -1), noise)
         self.log_marginal_likelihood_value_ += value  # p(y1, y2) = p(y1) p(y2 | y1)
         self._publish()
         return self
@@ -302,7 +305,7 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.weight_posterior_ = WeightDistribution(self.weights_mean_, self.weights_covariance_)
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
+        self, X: Inputs, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
     ) -> Any:
         """Posterior mean (M,) or (M, O) of f at X, then its deviation (same shape) or its covariance.
 
@@ -329,7 +332,7 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         std = np.sqrt(np.einsum("mf,mf->m", V, V) + noise)
         return mean, std if self._single_output else np.repeat(std[:, None], mean.shape[1], axis=1)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample_y(self, X: Inputs, n_samples: int = 1, random_state: Any = None) -> Array:
         """Functions drawn at X: (M, n_samples) or (M, O, n_samples); before `fit` from the prior, then posterior.
 
         random_state: seed: None, an int or a numpy Generator

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from gp_core.arrays import Array, integer_at_least
 from gp_core.bandwidth import deviations
 from gp_core.basis import PolynomialBasis
-from gp_core.estimators import fit_inputs_and_targets, query_inputs
+from gp_core.estimators import Inputs, fit_inputs_and_targets, query_inputs
 from gp_core.kernels import Kernel
 from gp_core.kernels.stationary import squared_distances
 from gp_core.parallel import map_blocks
@@ -91,7 +91,7 @@ class LocallyWeightedRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
         self.span = span
         self.robust_iterations = robust_iterations
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> LocallyWeightedRegression:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> LocallyWeightedRegression:
         """Keep X (N, D) and y (N,) or (N, O), and find the robustness weights."""
         if integer_at_least(self.degree, 0, "degree") > 2:
             raise ValueError(f"degree must be 0, 1 or 2, got {self.degree}")
@@ -142,12 +142,12 @@ class LocallyWeightedRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
         ):
             self._tree = cKDTree(self._points)
 
-    def predict(self, X: npt.ArrayLike) -> Array:
+    def predict(self, X: Inputs) -> Array:
         """f at X, (M,) or (M, O)."""
         check_is_fitted(self)
         return self._predict(query_inputs(self, X, self.kernel))
 
-    def coefficients(self, X: npt.ArrayLike) -> Array:
+    def coefficients(self, X: Inputs) -> Array:
         """b(x), the coefficients of the polynomial in x_i - x around each query: (M, F) or (M, F, O).
 
         The first is the prediction; for degree 1 or more the next D are the gradient of the local fit. The
@@ -157,7 +157,7 @@ class LocallyWeightedRegression(MultiOutputMixin, RegressorMixin, BaseEstimator)
         b = self._fit_at(query_inputs(self, X, self.kernel))
         return b[:, :, 0] if self.y_train_.ndim == 1 else b
 
-    def weights(self, X: npt.ArrayLike) -> Array:
+    def weights(self, X: Inputs) -> Array:
         """k(x, x_i), the weights of the training points in the fit around each query: (M, N).
 
         The robustness weights are in them; with a kernel the largest of each row is 1 without these.

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, as_float, as_vector, integer_at_least, positive
 from gp_core.bandwidth import scott_kernel
-from gp_core.estimators import fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.estimators import Inputs, fit_inputs_and_targets, generator, query_inputs, report
 from gp_core.kernels import Kernel
 from gp_core.kernels.stationary import squared_distances
 from gp_core.optimize import Optimum, minimize
@@ -26,21 +26,48 @@ _BLOCK_ENTRIES = 500_000
 class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """f(x) = sum_i w_i(x) y_i, w_i(x) = k(x, x_i) / sum_j k(x, x_j): E[y | x] of a kernel density estimate.
 
-    Behind the mean is the conditional density p(y | x) = sum_i w_i(x) N(y; y_i, h^2). O(N) per prediction;
-    the search for the bandwidth is O(N^2) per step, in blocks of rows. Far from all data the weights go to
-    the nearest points, since they are formed from log k.
+    The predictive mean of kernel regression in the lectures. Behind it is the conditional density p(y | x) = sum_i
+    w_i(x) N(y; y_i, h^2). O(N) per prediction; the search for the bandwidth is O(N^2) per step, in blocks of
+    rows. Far from all data the weights go to the nearest points, since they are formed from log k.
 
-    kernel: k >= 0; its length scale is the bandwidth. None for an RBF with a bandwidth per
-        input that starts at Scott's rule
-    optimizer: "loo" to choose the kernel's free hyperparameters by least squares on left-out points; None to
-        keep them as given
-    target_bandwidth: h; None for the normal reference rule on the left-out residuals
-    n_restarts_optimizer: further starts, drawn within the bounds
-    max_iter: iterations per start
-    random_state: seed of the restarts
+    Parameters
+    ----------
+    kernel : Kernel or None
+        k >= 0; its length scale is the bandwidth. None for an RBF with a bandwidth per input that starts at
+        Scott's rule.
+    optimizer : "loo" or None
+        "loo" chooses the kernel's free hyperparameters by least squares on left-out points; None keeps them.
+    target_bandwidth : float or None
+        h; None for the normal reference rule on the left-out residuals.
+    n_restarts_optimizer : int
+        Further starts, drawn within the bounds.
+    max_iter : int
+        Iterations per start.
+    random_state : None, int or numpy Generator
+        Seed of the restarts.
 
-    After fit: kernel_, loo_error_ (mean squared, NaN for N = 1), target_bandwidth_ (per output), optimum_,
-    n_iter_, X_train_, y_train_.
+    Attributes
+    ----------
+    kernel_ : Kernel
+        With the bandwidth that was chosen.
+    loo_error_ : float
+        Mean squared error on left-out points; NaN for N = 1.
+    target_bandwidth_ : array (O,)
+        h per output.
+    optimum_ : Optimum or None
+        How the search went.
+    n_iter_ : int
+        Its iterations, at least 1.
+    X_train_, y_train_ : arrays (N, D) and (N,) or (N, O)
+        The training points (or N objects) and their targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import NadarayaWatson
+    >>> X = np.linspace(0.0, 6.0, 200)[:, None]
+    >>> NadarayaWatson().fit(X, np.sin(X[:, 0])).predict([[1.5]]).round(2)
+    array([1.])
     """
 
     def __init__(
@@ -60,21 +87,21 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> NadarayaWatson:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> NadarayaWatson:
         """Choose the bandwidth from X (N, D) or N objects, and y (N,) or (N, O)."""
         if self.optimizer not in ("loo", None):
             raise ValueError(f'optimizer must be "loo" or None, got {self.optimizer!r}')
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
             raise ValueError(f"kernel must be a gp_core kernel, got {self.kernel!r}")
-        X, y = fit_inputs_and_targets(self, X, y, self.kernel)
-        self.X_train_, self.y_train_ = X, y
-        Y = y[:, None] if y.ndim == 1 else y
-        kernel = scott_kernel(X) if self.kernel is None else self.kernel
+        points, targets = fit_inputs_and_targets(self, X, y, self.kernel)
+        self.X_train_, self.y_train_ = points, targets
+        Y = targets[:, None] if targets.ndim == 1 else targets
+        kernel = scott_kernel(points) if self.kernel is None else self.kernel
         self.optimum_: Optimum | None = None
         if self.optimizer == "loo" and kernel.n_theta and len(Y) > 1:
-            kernel, self.optimum_ = self._learn(kernel, X, Y)
+            kernel, self.optimum_ = self._learn(kernel, points, Y)
         self.kernel_ = kernel
-        residuals = left_out_predictions(kernel, X, Y) - Y if len(Y) > 1 else np.full_like(Y, np.nan)
+        residuals = left_out_predictions(kernel, points, Y) - Y if len(Y) > 1 else np.full_like(Y, np.nan)
         self.loo_error_ = float(np.square(residuals).mean())
         self.target_bandwidth_ = self._spread(residuals, Y)
         self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
@@ -103,7 +130,7 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         floor = 1e-6 * np.maximum(np.abs(Y).max(axis=0), 1.0)  # a density needs some width
         return np.asarray(np.maximum(1.06 * deviation * len(Y) ** -0.2, floor))
 
-    def weights(self, X: Any) -> Array:
+    def weights(self, X: Inputs) -> Array:
         """w (M, N), each row sums to 1."""
         check_is_fitted(self)
         return self._weights(query_inputs(self, X, self.kernel_))
@@ -114,22 +141,22 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             raise ValueError("every weight is 0 at some point: give a kernel that decays more slowly")
         return W
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Inputs, return_std: bool = False) -> Any:
         """Mean (M,) or (M, O) of p(y | x) at X, and its standard deviation if asked for."""
         check_is_fitted(self)
-        X = query_inputs(self, X, self.kernel_)
+        points = query_inputs(self, X, self.kernel_)
         Y = self.y_train_[:, None] if self.y_train_.ndim == 1 else self.y_train_
-        mean = np.empty((len(X), Y.shape[1]))
+        mean = np.empty((len(points), Y.shape[1]))
         variance = np.empty_like(mean)
         centre = Y.mean(axis=0)
 
         def fill(rows: slice) -> None:
-            W = self._weights(X[rows])
+            W = self._weights(points[rows])
             mean[rows] = W @ Y
             if return_std:  # about the centre, so that the difference of squares loses no digits
                 variance[rows] = W @ np.square(Y - centre) - np.square(mean[rows] - centre)
 
-        map_blocks(fill, _blocks(len(X), len(Y)))
+        map_blocks(fill, _blocks(len(points), len(Y)))
         if self.y_train_.ndim == 1:
             mean, variance = mean[:, 0], variance[:, 0]
         if not return_std:
@@ -137,7 +164,7 @@ class NadarayaWatson(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         h = self.target_bandwidth_[0] if self.y_train_.ndim == 1 else self.target_bandwidth_
         return mean, np.sqrt(np.maximum(variance, 0.0) + np.square(h))
 
-    def conditional_density(self, X: npt.ArrayLike, t: npt.ArrayLike) -> Array:
+    def conditional_density(self, X: Inputs, t: npt.ArrayLike) -> Array:
         """(M, T) with p(y = t_j | x_i) = sum_n w_n(x_i) prod_o N(t_jo; y_no, h_o^2).
 
         t: (T,) target values, or (T, O) for several outputs

@@ -16,8 +16,6 @@ ROW = re.compile(
     r"^\| (?P<heading>[^|]+) \| `(?P<name>[\w.]+)` "
     r"\| \[.*?\]\((?P<page>.*?)\) \| \[.*?\]\((?P<picture>.*?)\) \|$"
 )
-    r"^\| (?P<heading>[^|]+) \| `(?P<name>[\w.]+)` \| \[.*?\]\((?P<page>.*?)\) \| \[.*?\]\((?P<picture>.*?)\) \|$"
-)
 LINES = [
     line
     for line in PAGE.read_text().splitlines()
