@@ -23,6 +23,7 @@ from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
 from gp_core.classification.sparse_gp import SparseBound, SparseModel, Whitened
 from gp_core.estimators import Inputs, default_kernel, generator, query_inputs, report
+from gp_core.grid.workers import single_threaded_blas
 from gp_core.kernels import RBF, Kernel
 from gp_core.optimize import Optimum, minimize
 
@@ -143,19 +144,22 @@ class SparseGaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: 
         learning = points[some] if isinstance(points, np.ndarray) else [points[i] for i in some]
         models = []
         means = means_of_classes(self.mean, len(self.classes_))
-        for code, mean in zip(one_vs_rest(len(self.classes_)), means, strict=True):
-            labels = signs(codes, code)
-            prior = LatentPrior(kernel, mean)
-            optimum, start = None, None
-            if self.optimizer is not None and prior.n_theta:
-                prior, optimum, start = _learn(prior, Z, learning, labels[some], link, max_iter)
-            model = SparseModel(prior, Z)
-            bound = model.fit(points, labels, link, start, tol=_FINE, max_iter=200)
-            models.append(SparseGP(model, bound, optimum))
-            report(optimum, 0.0)
-            if not bound.converged:
+        # The blocks of points already run on a thread each: BLAS threads of their own would only wait for cores.
+        with single_threaded_blas():
+            for code, mean in zip(one_vs_rest(len(self.classes_)), means, strict=True):
+                labels = signs(codes, code)
+                prior = LatentPrior(kernel, mean)
+                optimum, start = None, None
+                if self.optimizer is not None and prior.n_theta:
+                    prior, optimum, start = _learn(prior, Z, learning, labels[some], link, max_iter)
+                model = SparseModel(prior, Z)
+                bound = model.fit(points, labels, link, start, tol=_FINE, max_iter=200)
+                models.append(SparseGP(model, bound, optimum))
+        for fitted in models:
+            report(fitted.optimum, 0.0)
+            if not fitted.bound.converged:
                 warnings.warn(
-                    f"the posterior did not converge in {bound.iterations} passes: bound the kernel's variance, "
+                    f"the posterior did not converge in {fitted.bound.iterations} passes: bound the kernel's variance, "
                     "or use fewer inducing points",
                     ConvergenceWarning,
                     stacklevel=2,
