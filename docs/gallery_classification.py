@@ -24,6 +24,8 @@ from gp_core import (
     KernelNearestNeighbors,
     LocalLogisticRegression,
     LogisticRegression,
+    SparseGaussianProcessClassifier,
+    SupportVectorClassifier,
 )
 from gp_core.basis import PolynomialBasis
 from gp_core.kernels import RBF, Linear, Polynomial
@@ -55,7 +57,9 @@ def grid(size: int = 120) -> tuple[np.ndarray, np.ndarray]:
 def draw_two(ax: Axes, model: Any, X: np.ndarray, y: np.ndarray, title: str) -> Any:
     """Probability of the second class as colour, its contours, and the points."""
     t, points = grid()
-    p = model.predict_proba(points)[:, 1].reshape(len(t), len(t))
+    # A machine without probabilities shows its labels.
+    p = model.predict_proba(points)[:, 1] if hasattr(model, "predict_proba") else model.predict(points)
+    p = np.asarray(p, dtype=float).reshape(len(t), len(t))
     image = ax.imshow(
         p, origin="lower", extent=(-LIMIT, LIMIT, -LIMIT, LIMIT), cmap=TWO, vmin=0.0, vmax=1.0, alpha=0.75
     )
@@ -83,14 +87,20 @@ def borders() -> Figure:
         ),
         ("LocalLogisticRegression, degree 0", LocalLogisticRegression(RBF(0.7), degree=0)),
         ("LocalLogisticRegression, degree 1", LocalLogisticRegression(RBF(0.7))),
-        ("GaussianProcessClassifier, Laplace", GaussianProcessClassifier(1.0 * RBF(1.0))),
-        ("GaussianProcessClassifier, EP", GaussianProcessClassifier(1.0 * RBF(1.0), inference="ep")),
+        ("GaussianProcessClassifier", GaussianProcessClassifier(1.0 * RBF(1.0))),
         (
-            "GaussianProcessClassifier, variational",
-            GaussianProcessClassifier(1.0 * RBF(1.0), inference="variational"),
+            "GaussianProcessClassifier, Laplace",
+            GaussianProcessClassifier(1.0 * RBF(1.0), inference="laplace", link="logit"),
         ),
+        ("GaussianProcessClassifier, mean -1", GaussianProcessClassifier(1.0 * RBF(1.0), mean=-1.0)),
+        (
+            "SparseGaussianProcessClassifier, 12 points",
+            SparseGaussianProcessClassifier(1.0 * RBF(1.0), n_inducing=12, random_state=0),
+        ),
+        ("SupportVectorClassifier (labels only)", SupportVectorClassifier(RBF(1.0), C=3.0)),
+        ("KernelNearestNeighbors, 1 neighbour", KernelNearestNeighbors(RBF(1.0), n_neighbors=1)),
     ]
-    figure, axes = plt.subplots(3, 3, figsize=(9.6, 9.6), layout="constrained")
+    figure, axes = plt.subplots(3, 4, figsize=(13.0, 9.8), layout="constrained")
     for ax, (title, model) in zip(axes.flat, models, strict=True):
         image = draw_two(ax, model.fit(X, y), X, y, title)
     figure.colorbar(image, ax=axes, shrink=0.4, label="probability of the orange class")

@@ -1,6 +1,6 @@
 """The pictures of docs/gallery for kernels and regression.
 
-    python docs/make_gallery.py [folder]
+    python docs/make_gallery.py [folder [picture ...]]
 
 Run it where gp_core is importable: installed, or with PYTHONPATH=. in the repository. The same data give the
 same pictures; matplotlib only draws, every number comes from gp_core.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import gallery_lectures
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
@@ -123,18 +124,25 @@ def relevance() -> Figure:
     gp = GaussianProcessRegressor(1.0 * RBF(np.ones(4)), noise_variance=0.1).fit(X, y)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.2), layout="constrained")
     names = [f"$x_{i}$" for i in range(1, 5)]
-    left.bar(names, gp.relevance_, color=[BLUE, GREY, BLUE, GREY], width=0.6)
-    left.set(
-        title="relevance read from the learned length scales", ylabel=r"Var$(x_d)\,/\,l_d^2$", yscale="log"
-    )
-    left.set_ylim(1e-10, None)
+    # A length scale at its upper bound says "below this", not how little the input matters.
+    lengths = np.asarray(gp.kernel_.values()["length_scale"])
+    bounds = np.exp(gp.kernel_.bounds[-4:, 1])
+    idle = lengths > 0.5 * bounds
+    left.bar(range(4), np.where(idle, np.nan, gp.relevance_), color=BLUE, width=0.6)
+    for d in np.flatnonzero(idle):
+        left.annotate(
+            "idle:\nlength scale\nat its bound", (d, 1.2e-3), ha="center", va="bottom", color=GREY, fontsize=8
+        )
+    left.set(title="relevance read from the learned length scales", ylabel=r"Var$(x_d)\,/\,l_d^2$")
+    left.set(yscale="log", ylim=(1e-3, 4.0), xlim=(-0.6, 3.6), xticks=range(4), xticklabels=names)
     line = np.linspace(-3.0, 3.0, 200)
     for d, color, name in ((0, BLUE, names[0]), (1, GREY, names[1]), (2, ORANGE, names[2])):
         Q = np.zeros((200, 4))
         Q[:, d] = line
         right.plot(line, gp.predict(Q), color=color, label=f"along {name}")
     right.set(title="mean along single inputs, the others at 0", xlabel="value of the input")
-    right.legend(loc="upper left")
+    right.set_ylim(-2.4, 3.6)
+    right.legend(loc="upper left", ncols=3, fontsize=8)
     return figure
 
 
@@ -260,16 +268,18 @@ PICTURES = {
     "smoothers": smoothers,
     "ellipse": ellipse,
     "gradient": gradient,
+    **gallery_lectures.PICTURES,
 }
 
 
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "gallery"
+    wanted = sys.argv[2:] or list(PICTURES)
     folder.mkdir(parents=True, exist_ok=True)
     plt.switch_backend("Agg")
     with plt.rc_context(STYLE):
-        for name, draw in PICTURES.items():
-            figure = draw()
+        for name in wanted:
+            figure = PICTURES[name]()
             figure.savefig(folder / f"{name}.png", metadata={"Software": None})
             plt.close(figure)
             print(folder / f"{name}.png")

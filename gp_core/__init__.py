@@ -13,8 +13,12 @@ if TYPE_CHECKING:
         KernelNearestNeighbors,
         LocalLogisticRegression,
         LogisticRegression,
+        SparseGaussianProcessClassifier,
+        SupportVectorClassifier,
     )
+    from gp_core.density import KernelDensity
     from gp_core.gaussian import Gaussian
+    from gp_core.kernel_pca import KernelPCA
     from gp_core.regression import (
         BayesianLinearRegression,
         GaussianProcessRegressor,
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
         Ridge,
     )
 
+__version__ = "0.1.0"
+
 __all__ = [
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
@@ -32,13 +38,17 @@ __all__ = [
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",
     "InterpolatedGaussianProcessRegressor",
+    "KernelDensity",
     "KernelNearestNeighbors",
+    "KernelPCA",
     "KernelRidge",
     "LocalLogisticRegression",
     "LocallyWeightedRegression",
     "LogisticRegression",
     "NadarayaWatson",
     "Ridge",
+    "SparseGaussianProcessClassifier",
+    "SupportVectorClassifier",
 ]
 
 _CLASSIFIERS = {
@@ -47,15 +57,20 @@ _CLASSIFIERS = {
     "KernelNearestNeighbors",
     "LocalLogisticRegression",
     "LogisticRegression",
+    "SparseGaussianProcessClassifier",
+    "SupportVectorClassifier",
+}
+_HOMES = {
+    "Gaussian": "gp_core.gaussian",
+    "KernelDensity": "gp_core.density",
+    "KernelPCA": "gp_core.kernel_pca",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'gp_core' has no attribute {name!r}")
-    if name == "Gaussian":
-        return getattr(import_module("gp_core.gaussian"), name)
-    home = "gp_core.classification" if name in _CLASSIFIERS else "gp_core.regression"
+    home = "gp_core.classification" if name in _CLASSIFIERS else _HOMES.get(name, "gp_core.regression")
     return getattr(import_module(home), name)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -14,6 +16,9 @@ from gp_core.kernels import RBF, Kernel, Scaled
 from gp_core.linalg import report_jitter
 from gp_core.optimize import Optimum
 from gp_core.parameters import Parametrised
+
+Inputs = npt.ArrayLike | Sequence[Any]
+"""Points (N, D), or a sequence of N objects for a kernel that takes them."""
 
 try:
     from sklearn.utils.validation import validate_data

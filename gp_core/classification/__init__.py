@@ -5,6 +5,8 @@ from gp_core.classification.gp_classifier import GaussianProcessClassifier
 from gp_core.classification.local_logistic import LocalLogisticRegression
 from gp_core.classification.logistic import LogisticRegression
 from gp_core.classification.nearest_neighbors import KernelNearestNeighbors
+from gp_core.classification.sparse_gp_classifier import SparseGaussianProcessClassifier
+from gp_core.classification.support_vector import SupportVectorClassifier
 
 __all__ = [
     "BayesianLogisticRegression",
@@ -12,4 +14,6 @@ __all__ = [
     "KernelNearestNeighbors",
     "LocalLogisticRegression",
     "LogisticRegression",
+    "SparseGaussianProcessClassifier",
+    "SupportVectorClassifier",
 ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -17,9 +19,10 @@ from gp_core.classification.labels import class_probabilities, fit_inputs_and_la
 from gp_core.classification.links import LINKS, Link
 from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
-from gp_core.classification.weights import WeightPosterior, laplace_weights
-from gp_core.estimators import query_inputs, report
+from gp_core.classification.weights import WeightPosterior, feature_weights, laplace_weights
+from gp_core.estimators import Inputs, query_inputs, report
 from gp_core.optimize import Optimum, minimize
+from gp_core.parameters import Bounds, Parameter, Parametrised, Values
 
 SCALE_BOUNDS = (1e-6, 1e6)
 """Range of the factor on the prior covariance that "lbfgs" searches."""
@@ -36,16 +39,45 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
     process classifier with the kernel φ(x)'S0 φ(z) and inference="laplace". Several classes are learned one
     against the rest.
 
-    basis: φ; None for (1, x), see `gp_core.basis`
-    prior_mean: m0, a number or (F,)
-    prior_covariance: S0, a variance, variances (F,) or a covariance (F, F), possibly singular
-    link: "logit" or "probit"
-    optimizer: None to keep S0 as given; "lbfgs" for type-2 maximum likelihood of a factor on S0
-    max_iter: the most Newton steps, and iterations of the optimiser
+    Parameters
+    ----------
+    basis : Basis or None
+        φ; None for (1, x), see `gp_core.basis`.
+    prior_mean : number or array (F,)
+        m0.
+    prior_covariance : number, array (F,) or (F, F)
+        S0: a variance, variances or a covariance, possibly singular.
+    link : {"logit", "probit"}
+        s.
+    optimizer : "lbfgs" or None
+        None keeps S0 and φ as given; "lbfgs" for type-2 maximum likelihood: a factor on S0 and the free
+        parameters of the basis (learned features) maximise Laplace's log p(y).
+    max_iter : int
+        The most Newton steps, and iterations of the optimiser.
 
-    After fit: classes_, weights_mean_ (F,), or (C, F) for C > 2 classes, weights_covariance_ (F, F) or
-    (C, F, F), prior_scale_ (the factor on S0, or one per class), log_marginal_likelihood_value_ (summed over
-    the classes), n_iter_.
+    Attributes
+    ----------
+    classes_ : array (C,)
+        The labels.
+    weights_mean_, weights_covariance_ : arrays (F,) and (F, F), or (C, F) and (C, F, F) for C > 2 classes
+        ŵ and S.
+    basis_ : Basis, or a tuple of them for C > 2 classes
+        φ with its learned parameters.
+    prior_scale_ : float or array (C,)
+        The factor on S0.
+    log_marginal_likelihood_value_ : float
+        Summed over the classes.
+    n_iter_ : int
+        Newton steps of the last posterior.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import BayesianLogisticRegression
+    >>> X = np.linspace(-2.0, 2.0, 20)[:, None]
+    >>> model = BayesianLogisticRegression().fit(X, X[:, 0] > 0.1)
+    >>> model.predict([[-1.5], [1.5]])
+    array([False,  True])
     """
 
     def __init__(
@@ -65,33 +97,36 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
         self.optimizer = optimizer
         self.max_iter = max_iter
 
-    def fit(self, X: Any, y: Any) -> BayesianLogisticRegression:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> BayesianLogisticRegression:
         """The posterior from X (N, D) and labels y (N,)."""
         link = choose(LINKS, self.link, "link")
         if self.optimizer not in ("lbfgs", None):
             raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
         max_iter = integer_at_least(self.max_iter, 1, "max_iter")
-        X, codes = fit_inputs_and_labels(self, X, y)
+        points, codes = fit_inputs_and_labels(self, X, y)
         self._link = link
-        self._basis = PolynomialBasis(1) if self.basis is None else self.basis
-        Phi = self._basis(X)
-        mean, root = self._prior(Phi.shape[1])
+        basis = PolynomialBasis(1) if self.basis is None else self.basis
+        if not isinstance(basis, Basis):
+            raise ValueError(f"basis must be a gp_core Basis, got {basis!r}")
+        mean, root = self._prior(basis(points[:1]).shape[1])
         fits = [
-            _fit(Phi, signs(codes, code), link, mean, root, self.optimizer is not None, max_iter)
+            _fit(basis, points, signs(codes, code), link, mean, root, self.optimizer is not None, max_iter)
             for code in one_vs_rest(len(self.classes_))
         ]
-        self.posteriors_ = tuple(posterior for posterior, _, _ in fits)
+        self.posteriors_ = tuple(fit.posterior for fit in fits)
+        self._bases = tuple(fit.features.basis for fit in fits)
+        self.basis_ = self._bases[0] if len(fits) == 1 else self._bases
         self.weights_mean_ = _squeezed([q.mean for q in self.posteriors_])
         self.weights_covariance_ = _squeezed([q.root @ q.root.T for q in self.posteriors_])
-        scales = np.array([scale for _, scale, _ in fits])
+        scales = np.array([float(fit.features.prior_scale) for fit in fits])
         self.prior_scale_ = float(scales[0]) if len(scales) == 1 else scales
         self.log_marginal_likelihood_value_ = sum(q.log_evidence for q in self.posteriors_)
         self.n_iter_ = max(q.iterations for q in self.posteriors_)
-        for posterior, _, optimum in fits:
-            report(optimum, 0.0)
-            if not posterior.converged:
+        for fit in fits:
+            report(fit.optimum, 0.0)
+            if not fit.posterior.converged:
                 warnings.warn(
-                    f"Newton did not converge in {posterior.iterations} steps: raise max_iter",
+                    f"Newton did not converge in {fit.posterior.iterations} steps: raise max_iter",
                     ConvergenceWarning,
                     stacklevel=2,
                 )
@@ -111,14 +146,14 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
             )
         return np.broadcast_to(mean, (size,)).copy(), vectors * np.sqrt(np.maximum(values, 0.0))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Inputs) -> NDArray[Any]:
         """Most probable label (M,) at X."""
         check_is_fitted(self)
         labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return labels
 
     def predict_proba(
-        self, X: Any, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
+        self, X: Inputs, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
     ) -> Array:
         """Probabilities (M, C) of the classes at X, averaged over the posterior of the weights.
 
@@ -130,7 +165,7 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
         columns = [average(self._link, mean, variance) for mean, variance in self._latent(X)]
         return class_probabilities(np.stack(columns, axis=1))
 
-    def predict_latent(self, X: Any, return_std: bool = False) -> Any:
+    def predict_latent(self, X: Inputs, return_std: bool = False) -> Any:
         """Posterior mean of w'φ(x): (M,), or (M, C) for C > 2 classes; with its deviation if asked for."""
         moments = self._latent(X)
         mean = _squeezed([m for m, _ in moments], axis=1)
@@ -138,28 +173,59 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
 
     def _latent(self, X: Any) -> list[tuple[Array, Array]]:
         check_is_fitted(self)
-        Phi = self._basis(query_inputs(self, X))
-        return [q.latent(Phi) for q in self.posteriors_]
+        queries = query_inputs(self, X)
+        return [q.latent(basis(queries)) for q, basis in zip(self.posteriors_, self._bases, strict=True)]
+
+
+@dataclass(frozen=True, repr=False)
+class _Features(Parametrised):
+    """What type-2 maximum likelihood chooses: a factor on the prior covariance, and the features."""
+
+    basis: Basis
+    prior_scale: Values = 1.0
+    prior_scale_bounds: Bounds = SCALE_BOUNDS
+
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("prior_scale"),)
+
+    def _children(self) -> tuple[Basis, ...]:
+        return (self.basis,)
+
+    def _with_children(self, children: tuple[Any, ...]) -> Self:
+        return type(self)(children[0], self.prior_scale, self.prior_scale_bounds)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The posterior of one problem, what was learned, and how the search went."""
+
+    posterior: WeightPosterior
+    features: _Features
+    optimum: Optimum | None
 
 
 def _fit(
-    Phi: Array, y: Array, link: Link, mean: Array, root: Array, learn: bool, max_iter: int
-) -> tuple[WeightPosterior, float, Optimum | None]:
-    """The posterior of one problem, the factor on the prior covariance, and how the search for it went."""
+    basis: Basis, X: Array, y: Array, link: Link, mean: Array, root: Array, learn: bool, max_iter: int
+) -> _Fit:
+    def posterior(features: _Features, Phi: Array) -> WeightPosterior:
+        scaled = np.sqrt(float(features.prior_scale)) * root
+        return laplace_weights(Phi, y, link, mean, scaled, max_iter=max_iter)
 
-    def posterior(log_scale: float) -> WeightPosterior:
-        return laplace_weights(Phi, y, link, mean, np.exp(0.5 * log_scale) * root, max_iter=max_iter)
-
+    start = _Features(basis)
     if not learn:
-        return posterior(0.0), 1.0, None
+        return _Fit(posterior(start, basis(X)), start, None)
 
     def negative(theta: Array) -> tuple[float, Array]:
-        q = posterior(float(theta[0]))
-        return -q.log_evidence, np.array([-q.slope])
+        features = start.with_theta(theta)
+        Phi = features.basis(X)
+        q = posterior(features, Phi)
+        by_basis = np.zeros(0)
+        if features.basis.n_theta:
+            by_basis = features.basis.theta_vjp(X, feature_weights(Phi, y, link, q))
+        return -q.log_evidence, -np.append(q.slope, by_basis)
 
-    bounds = np.log([SCALE_BOUNDS])
-    optimum = minimize(negative, np.zeros(1), bounds, max_iterations=max_iter, tolerance=1e-5)
-    return posterior(float(optimum.x[0])), float(np.exp(optimum.x[0])), optimum
+    optimum = minimize(negative, start.theta, start.bounds, max_iterations=max_iter, tolerance=1e-5)
+    learned = start.with_theta(optimum.x)
+    return _Fit(posterior(learned, learned.basis(X)), learned, optimum)
 
 
 def _squeezed(parts: list[Array], axis: int = 0) -> Array:

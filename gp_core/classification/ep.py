@@ -20,6 +20,7 @@ def expectation_propagation(
     link: Link,
     start: LatentPosterior | None = None,
     *,
+    offset: Array | None = None,
     tol: float = 1e-7,
     max_iter: int = 1000,
 ) -> LatentPosterior:
@@ -32,21 +33,24 @@ def expectation_propagation(
     y: (N,) labels -1, +1
     link: likelihood
     start: a posterior for a nearby K, to begin from; without one, Laplace's
+    offset: (N,) prior mean m: the labels see f + m, and q is that of f; 0 unless given
     tol: on the gap between the moments, in units of the posterior standard deviation
     max_iter: the most sweeps
     """
+    m = np.zeros_like(y) if offset is None else offset
 
     def project(cavity: Cavity, q: Marginals) -> tuple[Array, Array]:
-        _, mean, variance = link.tilted(y, cavity.mean, cavity.variance)
-        return mean, variance
+        _, mean, variance = link.tilted(y, cavity.mean + m, cavity.variance)
+        return mean - m, variance
 
-    sites = solve_sites(K, start or laplace(K, y, link, tol=1e-3), project, tol=tol, max_iter=max_iter)
+    start = start or laplace(K, y, link, offset=m, tol=1e-3)
+    sites = solve_sites(K, start, project, tol=tol, max_iter=max_iter)
     return LatentPosterior(
         alpha=sites.posterior.alpha,
         mean=sites.posterior.mean,
         w=sites.w,
         factor=sites.posterior.factor,
-        log_evidence=_log_evidence(sites, link.tilted(y, sites.cavity.mean, sites.cavity.variance)[0]),
+        log_evidence=_log_evidence(sites, link.tilted(y, sites.cavity.mean + m, sites.cavity.variance)[0]),
         skewness=None,
         converged=sites.converged,
         iterations=sites.iterations,

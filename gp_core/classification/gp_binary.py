@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,9 +20,12 @@ from gp_core.classification.variational import variational
 from gp_core.kernels import Kernel
 from gp_core.linalg import cholesky
 from gp_core.optimize import Objective, Optimum, minimize
+from gp_core.parameters import Parametrised
 from gp_core.priors import Prior, log_prior
+from gp_core.regression.means import Mean
 
-Inference = Callable[[Array, Array, Link, LatentPosterior | None], LatentPosterior]
+Inference = Callable[..., LatentPosterior]
+"""(K, y, link, start, offset=m) -> q."""
 INFERENCE: dict[str, Inference] = {
     "laplace": laplace,
     "ep": expectation_propagation,
@@ -35,22 +38,52 @@ _BATCH_ENTRIES = 2_000_000
 """Entries of K(X*, X) that a prediction holds at a time."""
 
 
-@dataclass(frozen=True)
-class BinaryGP:
-    """p(y_i | f(x_i)) with f ~ GP(0, k), seen through a Gaussian approximation of p(f | y).
+@dataclass(frozen=True, repr=False)
+class LatentPrior(Parametrised):
+    """f ~ GP(m, k): what the hyperparameters belong to.
 
     kernel: k
-    link: p(y | f)
-    X: training points (N, D), or N objects
-    posterior: q(f)
-    optimum: how the search for the hyperparameters went; None if they were given
+    mean: m
     """
 
     kernel: Kernel
+    mean: Mean
+
+    def _children(self) -> tuple[Parametrised, ...]:
+        return (self.kernel, self.mean)
+
+    def _with_children(self, children: tuple[Any, ...]) -> Self:
+        return type(self)(*children)
+
+    def offset(self, X: Any) -> Array:
+        """m(X) (N,)."""
+        m = self.mean(X)
+        if m.ndim != 1:
+            raise ValueError(f"the mean of a latent function must have shape ({len(X)},), got {m.shape}")
+        return m
+
+
+@dataclass(frozen=True)
+class BinaryGP:
+    """p(y_i | f(x_i)) with f ~ GP(m, k), seen through a Gaussian approximation of p(f - m | y).
+
+    prior: k and m
+    link: p(y | f)
+    X: training points (N, D), or N objects
+    posterior: q(f - m)
+    optimum: how the search for the hyperparameters went; None if they were given
+    """
+
+    prior: LatentPrior
     link: Link
     X: Any
     posterior: LatentPosterior
     optimum: Optimum | None
+
+    @property
+    def kernel(self) -> Kernel:
+        """k, with the learned hyperparameters."""
+        return self.prior.kernel
 
     def latent(self, X: Any) -> tuple[Array, Array]:
         """Mean (M,) and variance (M,) of f at X."""
@@ -58,14 +91,14 @@ class BinaryGP:
         for rows in _batches(len(X), len(self.X)):
             K_star = self.kernel(X[rows], self.X)
             mean[rows], variance[rows] = self.posterior.latent(K_star, self.kernel.diag(X[rows]))
-        return mean, variance
+        return mean + self.prior.offset(X), variance
 
     def latent_mean(self, X: Any) -> Array:
         """Mean (M,) of f at X, in O(N) per point."""
         parts = [
             self.kernel(X[rows], self.X) @ self.posterior.alpha for rows in _batches(len(X), len(self.X))
         ]
-        return np.concatenate(parts)
+        return np.concatenate(parts) + self.prior.offset(X)
 
     def sample_latent(self, X: Any, n_samples: int, rng: np.random.Generator) -> Array:
         """Functions (M, n_samples) drawn jointly from q at X."""
@@ -74,11 +107,11 @@ class BinaryGP:
         scale = max(float(self.kernel.diag(X).mean()), np.finfo(np.float64).tiny)
         factor = cholesky(covariance, overwrite=True, scale=scale, remedy=PSD_REMEDY)
         draws = factor.lower @ rng.standard_normal((len(X), n_samples))
-        return np.asarray(draws + (K_star @ self.posterior.alpha)[:, None])
+        return np.asarray(draws + (K_star @ self.posterior.alpha + self.prior.offset(X))[:, None])
 
 
 def fit_binary_gp(
-    kernel: Kernel,
+    prior: LatentPrior,
     X: Any,
     y: Array,
     link: Link,
@@ -92,7 +125,7 @@ def fit_binary_gp(
 ) -> BinaryGP:
     """The posterior under the hyperparameters that maximise the approximate evidence (times their prior).
 
-    kernel: k with the first hyperparameters to try
+    prior: k and m with the first hyperparameters to try
     X: (N, D) points, or N objects
     y: (N,) labels -1, +1
     link: p(y | f)
@@ -105,34 +138,34 @@ def fit_binary_gp(
     """
     optimum = None
     last: LatentPosterior | None = None
-    if learn and kernel.n_theta:
+    if learn and prior.n_theta:
 
         @_remember_last
         def negative(theta: Array) -> tuple[float, Array]:
             nonlocal last
-            trial = kernel.with_theta(theta)
+            trial = prior.with_theta(theta)
             value, gradient, last = evidence_and_gradient(trial, X, y, link, inference, last)
-            prior, prior_gradient = log_prior(priors, trial)
-            return -value - prior, -gradient - prior_gradient
+            log_p, log_p_gradient = log_prior(priors, trial)
+            return -value - log_p, -gradient - log_p_gradient
 
         optimum = minimize(
             negative,
-            kernel.theta,
-            kernel.bounds,
+            prior.theta,
+            prior.bounds,
             n_restarts=n_restarts,
             max_iterations=max_iter,
             rng=rng,
             tolerance=TOLERANCE,
         )
-        kernel = kernel.with_theta(optimum.x)
-    K = kernel(X)
+        prior = prior.with_theta(optimum.x)
+    K = prior.kernel(X)
     # Inference never inverts K, so a matrix that is not a covariance could pass it unnoticed.
     cholesky(K, what=NOT_PSD, remedy=PSD_REMEDY)
-    return BinaryGP(kernel, link, X, inference(K, y, link, last), optimum)
+    return BinaryGP(prior, link, X, inference(K, y, link, last, offset=prior.offset(X)), optimum)
 
 
 def evidence_and_gradient(
-    kernel: Kernel,
+    prior: LatentPrior,
     X: Any,
     y: Array,
     link: Link,
@@ -140,11 +173,14 @@ def evidence_and_gradient(
     start: LatentPosterior | None = None,
 ) -> tuple[float, Array, LatentPosterior]:
     """Approximate log p(y), its gradient (P,) by theta, and the posterior it was read from."""
-    K = kernel(X)
-    posterior = inference(K, y, link, start)
+    K, offset = prior.kernel(X), prior.offset(X)
+    posterior = inference(K, y, link, start, offset=offset)
     if start is not None and not posterior.converged:
-        posterior = inference(K, y, link, None)  # the start was too far off to be of help
-    gradient = kernel._contract(X, None, posterior.evidence_weights(K))[1]
+        posterior = inference(K, y, link, None, offset=offset)  # the start was too far off to be of help
+    by_K, by_mean = posterior.evidence_weights(K)
+    gradient = prior.kernel._contract(X, None, by_K)[1]
+    if prior.mean.n_theta:
+        gradient = np.concatenate([gradient, prior.mean.theta_vjp(X, by_mean[:, None])])
     return posterior.log_evidence, gradient, posterior
 
 

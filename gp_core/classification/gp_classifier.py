@@ -7,55 +7,96 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, as_vector, integer_at_least
-from gp_core.classification.gp_binary import INFERENCE, evidence_and_gradient, fit_binary_gp
+from gp_core.classification.gp_binary import (
+    INFERENCE,
+    LatentPrior,
+    evidence_and_gradient,
+    fit_binary_gp,
+)
 from gp_core.classification.labels import class_probabilities, fit_inputs_and_labels, one_vs_rest, signs
 from gp_core.classification.links import LINKS
 from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
-from gp_core.estimators import NamedKernelParameters, default_kernel, generator, query_inputs, report
+from gp_core.estimators import Inputs, NamedKernelParameters, default_kernel, generator, query_inputs, report
 from gp_core.kernels import Kernel
 from gp_core.priors import Prior
+from gp_core.regression.means import Mean, as_mean
 
 
 class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """p(y = +1 | x) = s(f(x)), f ~ GP(0, k), s(f) = 1 / (1 + exp(-f)) (logit) or Φ(f) (probit).
+    """p(y = +1 | x) = s(f(x)), f ~ GP(m, k), s(f) = 1 / (1 + exp(-f)) (logit) or Φ(f) (probit).
 
     p(f | y) is replaced by a Gaussian q; then
 
         p(y_* = +1 | x_*, y) = ∫ s(f_*) q(f_*) df_*
 
-    in closed form for probit, by quadrature for logit. Hyperparameters maximise the approximate evidence of
-    the labels. Several classes are learned one against the rest, each with its own hyperparameters, and the
-    probabilities are scaled to add up to 1. Cost: O(N³) per evaluation of the evidence, O(N) per predicted
-    latent mean, O(N²) per predicted probability.
+    in closed form for probit, by quadrature for logit (the predictive integral of the lecture on GP
+    classification). Hyperparameters maximise the approximate evidence of the labels. Several classes are
+    learned one against the rest, each with its own hyperparameters, and the probabilities are scaled to add
+    up to 1. Cost: O(N³) per evaluation of the evidence, O(N) per predicted latent mean, O(N²) per predicted
+    probability. For more than a few thousand points see `SparseGaussianProcessClassifier`.
 
-    kernel: k; None for 1.0 * RBF(1.0)
-    inference: how q is chosen. "laplace": at the mode, the fastest. "ep": by the moments of every factor,
-        the most accurate. "variational": by a lower bound on the evidence, which it maximises
-    link: "logit" or "probit"
-    optimizer: "lbfgs", or None to keep the hyperparameters as given
-    n_restarts_optimizer: further starts, drawn uniformly within the bounds of theta
-    priors: hyperparameter name -> Prior, see `gp_core.priors`
-    max_iter: iterations of the optimiser per start
-    random_state: seed of the restarts: None, an int or a numpy Generator
+    Parameters
+    ----------
+    kernel : Kernel or None
+        k; None for 1.0 * RBF(1.0).
+    mean : number, callable, Mean, list of these, or None
+        m, the prior mean of the latent function: a number, a function of X (N, D) that returns (N,), or a
+        `gp_core.regression.Mean`, whose hyperparameters are learned. A list holds one per class. None for 0.
+    inference : {"variational", "ep", "laplace"}
+        How q is chosen. "variational": by a lower bound on the evidence, which it maximises; the best
+        calibrated after learning. "ep": by the moments of every factor, the most accurate for given
+        hyperparameters. "laplace": at the mode, the fastest, but its probabilities stay too close to 1/2.
+    link : {"probit", "logit"}
+        s.
+    optimizer : "lbfgs" or None
+        None keeps the hyperparameters as given.
+    n_restarts_optimizer : int
+        Further starts, drawn uniformly within the bounds of theta.
+    priors : mapping or None
+        Hyperparameter name -> Prior, see `gp_core.priors`.
+    max_iter : int
+        Iterations of the optimiser per start.
+    random_state : None, int or numpy Generator
+        Seed of the restarts.
 
-    After fit: classes_, kernel_ (with more than two classes, a tuple: one per class),
-    log_marginal_likelihood_value_ (summed over the classes), n_iter_ (evaluations of the evidence, the most
-    that a class took), models_ (the `BinaryGP` of each class, with the posterior and how the search went).
+    Attributes
+    ----------
+    classes_ : array (C,)
+        The labels.
+    kernel_, mean_ : Kernel and Mean, or tuples of them
+        With the learned hyperparameters; for more than two classes one per class.
+    log_marginal_likelihood_value_ : float
+        Approximate log p(y), summed over the classes.
+    n_iter_ : int
+        Evaluations of the evidence, the most that a class took.
+    models_ : tuple of BinaryGP
+        One per class (one for two), with the posterior and how the search went.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import GaussianProcessClassifier
+    >>> X = np.linspace(-3.0, 3.0, 30)[:, None]
+    >>> model = GaussianProcessClassifier().fit(X, X[:, 0] > 0.5)
+    >>> model.predict([[-2.0], [2.0]])
+    array([False,  True])
     """
 
     def __init__(
         self,
         kernel: Kernel | None = None,
         *,
-        inference: str = "laplace",
-        link: str = "logit",
+        mean: Any = None,
+        inference: str = "variational",
+        link: str = "probit",
         optimizer: str | None = "lbfgs",
         n_restarts_optimizer: int = 0,
         priors: Mapping[str, Prior] | None = None,
@@ -63,6 +104,7 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
         random_state: Any = None,
     ) -> None:
         self.kernel = kernel
+        self.mean = mean
         self.inference = inference
         self.link = link
         self.optimizer = optimizer
@@ -73,7 +115,7 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> GaussianProcessClassifier:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> GaussianProcessClassifier:
         """Learn the hyperparameters from X (N, D), or N objects, and labels y (N,); approximate p(f | y)."""
         kernel = default_kernel(self.kernel)
         inference = choose(INFERENCE, self.inference, "inference")
@@ -82,12 +124,12 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
             raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
         n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
         max_iter = integer_at_least(self.max_iter, 1, "max_iter")
-        X, codes = fit_inputs_and_labels(self, X, y, kernel)
+        points, codes = fit_inputs_and_labels(self, X, y, kernel)
         rng = generator(self.random_state) if n_restarts else None
         self.models_ = tuple(
             fit_binary_gp(
-                kernel,
-                X,
+                LatentPrior(kernel, mean),
+                points,
                 signs(codes, code),
                 link,
                 inference,
@@ -97,11 +139,15 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
                 max_iter=max_iter,
                 rng=rng,
             )
-            for code in one_vs_rest(len(self.classes_))
+            for code, mean in zip(
+                one_vs_rest(len(self.classes_)), means_of_classes(self.mean, len(self.classes_)), strict=True
+            )
         )
         self._codes = codes
         kernels = tuple(model.kernel for model in self.models_)
         self.kernel_ = kernels[0] if len(kernels) == 1 else kernels
+        means = tuple(model.prior.mean for model in self.models_)
+        self.mean_ = means[0] if len(means) == 1 else means
         self.log_marginal_likelihood_value_ = sum(model.posterior.log_evidence for model in self.models_)
         self.n_iter_ = max(1 if m.optimum is None else m.optimum.evaluations for m in self.models_)
         for model in self.models_:
@@ -129,14 +175,14 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
             return self.log_marginal_likelihood_value_
         parts: list[Array]
         if theta is None:
-            parts = [model.kernel.theta for model in self.models_]
+            parts = [model.prior.theta for model in self.models_]
         else:
-            size = self.models_[0].kernel.n_theta
-            parts = np.split(as_vector(theta, "theta", size * len(self.models_)), len(self.models_))
+            sizes = [model.prior.n_theta for model in self.models_]
+            parts = np.split(as_vector(theta, "theta", sum(sizes)), np.cumsum(sizes)[:-1])
         inference = INFERENCE[self.inference]
         results = [
             evidence_and_gradient(
-                model.kernel.with_theta(part), model.X, signs(self._codes, code), model.link, inference
+                model.prior.with_theta(part), model.X, signs(self._codes, code), model.link, inference
             )
             for model, part, code in zip(self.models_, parts, one_vs_rest(len(self.classes_)), strict=True)
         ]
@@ -145,20 +191,20 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
 
     # -- prediction ------------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Inputs) -> NDArray[Any]:
         """Most probable label (M,) at X."""
         check_is_fitted(self)
         if len(self.models_) == 1:
             # s is symmetric, so the average of s(f) exceeds 1/2 exactly where the mean of f exceeds 0.
-            X = query_inputs(self, X, self.models_[0].kernel)
-            winners = (self.models_[0].latent_mean(X) > 0.0).astype(np.intp)
+            points = query_inputs(self, X, self.models_[0].kernel)
+            winners = (self.models_[0].latent_mean(points) > 0.0).astype(np.intp)
         else:
             winners = np.argmax(self.predict_proba(X), axis=1)
         labels: NDArray[Any] = self.classes_[winners]
         return labels
 
     def predict_proba(
-        self, X: Any, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
+        self, X: Inputs, *, method: str = "integral", n_samples: int = 10_000, random_state: Any = None
     ) -> Array:
         """Probabilities (M, C) of the classes at X, averaged over the posterior of f.
 
@@ -168,30 +214,40 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
         """
         check_is_fitted(self)
         average = Averager(method, n_samples, random_state)
-        X = query_inputs(self, X, self.models_[0].kernel)
-        columns = [average(model.link, *model.latent(X)) for model in self.models_]
+        points = query_inputs(self, X, self.models_[0].kernel)
+        columns = [average(model.link, *model.latent(points)) for model in self.models_]
         return class_probabilities(np.stack(columns, axis=1))
 
-    def predict_latent(self, X: Any, return_std: bool = False) -> Any:
+    def predict_latent(self, X: Inputs, return_std: bool = False) -> Any:
         """Posterior mean of f at X: (M,), or (M, C) for C > 2 classes; with its deviation if asked for."""
         check_is_fitted(self)
-        X = query_inputs(self, X, self.models_[0].kernel)
+        points = query_inputs(self, X, self.models_[0].kernel)
         if not return_std:
-            return _columns([model.latent_mean(X) for model in self.models_])
-        moments = [model.latent(X) for model in self.models_]
+            return _columns([model.latent_mean(points) for model in self.models_])
+        moments = [model.latent(points) for model in self.models_]
         return _columns([mean for mean, _ in moments]), _columns([np.sqrt(v) for _, v in moments])
 
-    def sample_latent(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample_latent(self, X: Inputs, n_samples: int = 1, random_state: Any = None) -> Array:
         """Functions f drawn jointly at X from the posterior: (M, n_samples), or (M, C, n_samples) for C > 2.
 
         n_samples: number of functions
         random_state: seed: None, an int or a numpy Generator
         """
         check_is_fitted(self)
-        X = query_inputs(self, X, self.models_[0].kernel)
+        points = query_inputs(self, X, self.models_[0].kernel)
         n_samples = integer_at_least(n_samples, 1, "n_samples")
         rng = generator(random_state)
-        return _columns([model.sample_latent(X, n_samples, rng) for model in self.models_])
+        return _columns([model.sample_latent(points, n_samples, rng) for model in self.models_])
+
+
+def means_of_classes(mean: Any, n_classes: int) -> list[Mean]:
+    """The prior mean of every one-vs-rest model: one for all, or a list with one per class."""
+    n_models = 1 if n_classes == 2 else n_classes
+    if not isinstance(mean, (list, tuple)):
+        return [as_mean(mean)] * n_models
+    if len(mean) != n_models:
+        raise ValueError(f"mean must be one mean, or a list of {n_models}, one per class; got {len(mean)}")
+    return [as_mean(m) for m in mean]
 
 
 def _columns(parts: list[Array]) -> Array:

@@ -26,6 +26,7 @@ def laplace(
     link: Link,
     start: LatentPosterior | None = None,
     *,
+    offset: Array | None = None,
     tol: float = 1e-18,
     max_iter: int = 100,
 ) -> LatentPosterior:
@@ -37,18 +38,20 @@ def laplace(
     y: (N,) labels -1, +1
     link: likelihood
     start: a posterior for a nearby K, to begin the search from
+    offset: (N,) prior mean m: the labels see f + m, and q is that of f; 0 unless given
     tol: on half the Newton decrement; log|B| is off by its square root
     max_iter: the most Newton steps
     """
-    mode = _Mode(K, y, link)
-    alphas = [link.derivatives(y, np.zeros_like(y)).d1] + ([] if start is None else [start.alpha])
+    offset = np.zeros_like(y) if offset is None else offset
+    mode = _Mode(K, y, link, offset)
+    alphas = [link.derivatives(y, offset).d1] + ([] if start is None else [start.alpha])
     guesses = [np.stack([alpha, applied(K, alpha)])[None] for alpha in alphas]
     # Newton crawls along the link's flat tails where K is large, or has changed since the old mode.
     rows = np.zeros(1, dtype=np.intp)
     state = max((c * g for g in guesses for c in SHRINK), key=lambda s: mode.value(s, rows)[0])
     result = irls(mode.value, mode.direction, state, tol=tol, max_iter=max_iter)
     alpha, f = result.state[0]
-    at = link.derivatives(y, f)
+    at = link.derivatives(y, f + offset)
     mode.factorise(at.w)
     # Where the link is flat to the last bit w is 0, and so is w times anything.
     skewness = np.divide(at.d3, at.w, out=np.zeros_like(at.w), where=at.w > 0.0)
@@ -71,8 +74,8 @@ class _Mode:
     costs O(N²) instead of O(N³).
     """
 
-    def __init__(self, K: Array, y: Array, link: Link) -> None:
-        self.K, self.y, self.link = K, y, link
+    def __init__(self, K: Array, y: Array, link: Link, offset: Array) -> None:
+        self.K, self.y, self.link, self.offset = K, y, link, offset
         self.w = np.empty(0)
         self.factorisations = 0
         self.decrement = 0.0
@@ -85,11 +88,11 @@ class _Mode:
 
     def value(self, state: Array, rows: Rows) -> Array:
         alpha, f = state[0]
-        return np.array([self.link.log_p(self.y, f).sum() - 0.5 * alpha @ f])
+        return np.array([self.link.log_p(self.y, f + self.offset).sum() - 0.5 * alpha @ f])
 
     def direction(self, state: Array, rows: Rows) -> tuple[Array, Array]:
         alpha, f = state[0]
-        at = self.link.derivatives(self.y, f)
+        at = self.link.derivatives(self.y, f + self.offset)
         if self.factorisations:
             step = self.step(alpha, f, at.d1)
             decrement = float((at.d1 - alpha) @ step[1])

@@ -19,7 +19,11 @@ from scipy.special import erfcx, expit, log_expit, log_ndtr, ndtr
 
 from gp_core.arrays import Array
 from gp_core.irls import Rows, irls
+from gp_core.parallel import map_blocks
 from gp_core.quadrature import gaussian_expectation, tilted_moments
+
+_QUERIES = 256
+"""Integrals at a time: their nodes stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,11 @@ class Logit:
 
     def class_probability(self, mean: Array, variance: Array) -> Array:
         """∫ σ(f) N(f; mean, variance) df (N,), by quadrature: there is no closed form."""
-        return gaussian_expectation(self.probability, mean, variance)
+        blocks = [slice(start, start + _QUERIES) for start in range(0, len(mean), _QUERIES)]
+        parts = map_blocks(
+            lambda rows: gaussian_expectation(self.probability, mean[rows], variance[rows]), blocks
+        )
+        return np.concatenate(parts) if parts else np.zeros(0)
 
     def tilted(self, y: Array, mean: Array, variance: Array) -> tuple[Array, Array, Array]:
         """log Z, mean and variance (N,) of σ(y f) N(f; mean, variance) / Z, by quadrature around the mode."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -14,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least, non_negative
+from gp_core.bandwidth import deviations, scott_kernel
 from gp_core.classification.labels import fit_inputs_and_labels
 from gp_core.classification.logistic_fit import (
     fit_logistic,
@@ -21,8 +23,8 @@ from gp_core.classification.logistic_fit import (
     probabilities,
     weight_sensitivity,
 )
-from gp_core.estimators import NamedKernelParameters, generator, query_inputs, report
-from gp_core.kernels import RBF, Kernel
+from gp_core.estimators import Inputs, NamedKernelParameters, generator, query_inputs, report
+from gp_core.kernels import Kernel
 from gp_core.optimize import Optimum, minimize
 
 _BATCH_ENTRIES = 1_000_000
@@ -35,23 +37,53 @@ class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstima
         w(x) = argmax Σ_n ω_n(x) log p(y_n | x_n, w) - alpha |slopes of w|² / 2
         ω_n(x) = k(x, x_n) / Σ_m k(x, x_m)
 
-    by IRLS, all queries of a batch together. O(N) times a few Newton steps per query; nothing is learned
+    by IRLS (the weighted cross entropy of local logistic regression in the lecture on kernel regression), all
+    queries of a batch together. O(N) times a few Newton steps per query; nothing is learned
     beforehand but the kernel. With degree 0 the probabilities are the kernel-weighted frequencies of the
     labels, that is the Nadaraya-Watson estimate. Far from all data the weights go to the nearest points,
     since they are formed from log k.
 
-    kernel: k >= 0; its length scale is the bandwidth. None for an RBF that starts at Scott's rule
-    degree: 1 for a local linear log-odds, 0 for a local constant (the only one for sets and strings)
-    alpha: penalty on the slopes, in units of the inputs' standard deviation and of the weights' sum, > 0
-        unless degree is 0. It keeps neighbourhoods that can be separated finite
-    optimizer: "loo" to choose the kernel's free hyperparameters by the log probability of left-out labels;
-        None to keep them as given
-    n_restarts_optimizer: further starts, drawn within the bounds
-    max_iter: iterations per start
-    random_state: seed of the restarts: None, an int or a numpy Generator
+    Parameters
+    ----------
+    kernel : Kernel or None
+        k >= 0; its length scale is the bandwidth. None for an RBF with a bandwidth per input that starts at
+        Scott's rule.
+    degree : {1, 0}
+        1 for a local linear log-odds, 0 for a local constant (the only one for sets and strings).
+    alpha : float
+        Penalty on the slopes, in units of the inputs' standard deviation and of the weights' sum, > 0 unless degree
+        is 0. It keeps neighbourhoods that can be separated finite.
+    optimizer : "loo" or None
+        "loo" chooses the kernel's free hyperparameters by the log probability of left-out labels; None keeps them.
+    n_restarts_optimizer : int
+        Further starts, drawn within the bounds.
+    max_iter : int
+        Iterations per start.
+    random_state : None, int or numpy Generator
+        Seed of the restarts.
 
-    After fit: classes_, kernel_, loo_log_likelihood_ (mean log probability of a left-out label), optimum_,
-    n_iter_, X_train_.
+    Attributes
+    ----------
+    classes_ : array (C,)
+        The labels.
+    kernel_ : Kernel
+        With the bandwidth that was chosen.
+    loo_log_likelihood_ : float
+        Mean log probability of a left-out label.
+    optimum_ : Optimum or None
+        How the search went.
+    n_iter_ : int
+        Its evaluations, at least 1.
+    X_train_ : array (N, D), or N objects
+        The training points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import LocalLogisticRegression
+    >>> X = np.linspace(-3.0, 3.0, 40)[:, None]
+    >>> LocalLogisticRegression().fit(X, np.abs(X[:, 0]) < 1.5).predict([[0.0], [2.5]])
+    array([ True, False])
     """
 
     def __init__(
@@ -75,7 +107,7 @@ class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstima
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> LocalLogisticRegression:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> LocalLogisticRegression:
         """Keep X (N, D), or N objects, and labels y (N,); choose the bandwidth."""
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
             raise ValueError(f"kernel must be a gp_core kernel, got {self.kernel!r}")
@@ -85,18 +117,18 @@ class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstima
             raise ValueError("alpha must be > 0: near a border between classes the slopes have no maximum")
         if self.optimizer not in ("loo", None):
             raise ValueError(f'optimizer must be "loo" or None, got {self.optimizer!r}')
-        X, self._codes = fit_inputs_and_labels(self, X, y, self.kernel)
-        if not isinstance(X, np.ndarray) and self.degree > 0:
+        points, self._codes = fit_inputs_and_labels(self, X, y, self.kernel)
+        if not isinstance(points, np.ndarray) and self.degree > 0:
             raise ValueError("there are no slopes over sets or strings: use degree=0")
-        self.X_train_ = X
-        self._centre, self._scale = _location(X)
-        kernel = RBF(_scott(X)) if self.kernel is None else self.kernel
+        self.X_train_ = points
+        self._centre, self._scale = _location(points)
+        kernel = scott_kernel(points) if self.kernel is None else self.kernel
         self._start: Array | None = None
         self.optimum_: Optimum | None = None
-        if self.optimizer == "loo" and kernel.n_theta and len(X) > 2:
+        if self.optimizer == "loo" and kernel.n_theta and len(points) > 2:
             kernel, self.optimum_ = self._learn(kernel)
         self.kernel_ = kernel
-        self.loo_log_likelihood_ = self._left_out(kernel, gradient=False)[0] / len(X)
+        self.loo_log_likelihood_ = self._left_out(kernel, gradient=False)[0] / len(points)
         self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.evaluations)
         report(self.optimum_, 0.0)
         return self
@@ -120,55 +152,54 @@ class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstima
 
     def _left_out(self, kernel: Kernel, gradient: bool) -> tuple[float, Array]:
         """Σ_n log p(y_n | the other points), and its gradient by theta (P,) if asked for."""
-        Phi, penalty = self._features(self.X_train_)
-        log_k = kernel.log(self.X_train_)
-        np.fill_diagonal(log_k, -np.inf)
-        log_sum = logsumexp(log_k, axis=1)
-        if not np.isfinite(log_sum).all() or log_sum.min() < -600.0:
-            raise ValueError(
-                "a point has no neighbour that weighs anything: give a kernel that decays more slowly"
-            )
-        weights = np.exp(log_k - log_sum[:, None])
+        X = self.X_train_
+        Phi, penalty = self._features(X)
         n, C = len(Phi), len(self.classes_)
-        value, W = 0.0, np.empty((n, n))
+        value, slope = 0.0, np.zeros(kernel.n_theta)
         starts = np.zeros((n, 1 if C == 2 else C, Phi.shape[1])) if self._start is None else self._start
         self._start = np.empty_like(starts)
         for rows in self._batches(n):
-            result = fit_logistic(Phi, self._codes, C, weights[rows], penalty, start=starts[rows])
+            log_k = kernel.log(X[rows], X)
+            own = np.arange(len(log_k)), np.arange(rows.start, rows.stop)
+            log_k[own] = -np.inf
+            log_sum = logsumexp(log_k, axis=1)
+            if not np.isfinite(log_sum).all() or log_sum.min() < -600.0:
+                raise ValueError(
+                    "a point has no neighbour that weighs anything: give a kernel that decays more slowly"
+                )
+            weights = np.exp(log_k - log_sum[:, None])
+            result = fit_logistic(Phi, self._codes, C, weights, penalty, start=starts[rows])
             w = self._start[rows] = result.state
             eta = np.einsum("blf,bf->lb", w, Phi[rows])
             log_p = log_probabilities(eta)[self._codes[rows], np.arange(len(w))]
             value += float(log_p.sum())
             if gradient:
-                S = weight_sensitivity(
-                    Phi, self._codes, C, weights[rows], penalty, w, Phi[rows], self._codes[rows]
-                )
+                S = weight_sensitivity(Phi, self._codes, C, weights, penalty, w, Phi[rows], self._codes[rows])
                 # ω = k / Σ k, so ∂ω_n = (∂k_n - ω_n Σ_m ∂k_m) / Σ k.
-                S -= np.einsum("bn,bn->b", S, weights[rows])[:, None]
-                W[rows] = S * np.exp(-log_sum[rows])[:, None]
-        if not gradient:
-            return value, np.zeros(0)
-        np.fill_diagonal(W, 0.0)
-        return value, kernel.theta_vjp(self.X_train_, W)
+                S -= np.einsum("bn,bn->b", S, weights)[:, None]
+                S *= np.exp(-log_sum)[:, None]
+                S[own] = 0.0
+                slope += kernel.theta_vjp(X[rows], S, X)
+        return value, slope
 
     # -- prediction ------------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Inputs) -> NDArray[Any]:
         """Most probable label (M,) at X."""
         check_is_fitted(self)
         labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return labels
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Inputs) -> Array:
         """Probabilities (M, C) of the classes at X."""
         check_is_fitted(self)
-        X = query_inputs(self, X, self.kernel_)
+        points = query_inputs(self, X, self.kernel_)
         train, penalty = self._features(self.X_train_)
-        queries, _ = self._features(X)
-        p = np.empty((len(X), len(self.classes_)))
+        queries, _ = self._features(points)
+        p = np.empty((len(points), len(self.classes_)))
         converged = True
-        for rows in self._batches(len(X)):
-            log_k = self.kernel_.log(X[rows], self.X_train_)
+        for rows in self._batches(len(points)):
+            log_k = self.kernel_.log(points[rows], self.X_train_)
             weights = np.exp(log_k - logsumexp(log_k, axis=1, keepdims=True))
             if not np.isfinite(weights).all():
                 raise ValueError("every weight is 0 at some point: give a kernel that decays more slowly")
@@ -203,11 +234,4 @@ def _location(X: Any) -> tuple[Array, Array]:
     """Mean (D,) and standard deviation (D,) of the inputs, 1 where they do not vary."""
     if not isinstance(X, np.ndarray):
         return np.zeros(1), np.ones(1)
-    scale = X.std(axis=0)
-    return X.mean(axis=0), np.where(scale > 0.0, scale, 1.0)
-
-
-def _scott(X: Array) -> tuple[float, ...]:
-    """Scott's bandwidths N^(-1/(D+4)) times the standard deviations, as length scales."""
-    n, d = X.shape
-    return tuple(_location(X)[1] * n ** (-1.0 / (d + 4.0)))
+    return X.mean(axis=0), deviations(X)

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -15,7 +16,7 @@ from gp_core.arrays import Array, integer_at_least, non_negative, positive
 from gp_core.basis import Basis
 from gp_core.classification.labels import fit_inputs_and_labels, sample_weights
 from gp_core.classification.logistic_fit import fit_logistic, log_probabilities, probabilities
-from gp_core.estimators import query_inputs
+from gp_core.estimators import Inputs, query_inputs
 
 
 class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -23,18 +24,44 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         w, b = argmax Σ_n ω_n log p(y_n | x_n) - alpha |w|² / 2
 
-    by iteratively reweighted least squares: w ← w + (Φ'RΦ + alpha I)⁻¹ (Φ'(t - p) - alpha w), R the variances
-    of the labels, with step halving. The offsets b are not penalised. O(N F² C² + F³ C³) per step, about ten
-    steps; with more features than points the problem is first rotated into the N dimensions the points span.
+    by iteratively reweighted least squares: w ← w + (Φ'RΦ + alpha I)⁻¹ (Φ'(t - p) - alpha w), R the variances of
+    the labels, with step halving (Newton-Raphson and IRLS in the lecture on logistic regression). The offsets b
+    are not penalised. About ten steps; where the curvature of many classes is too large to form, conjugate
+    gradients find the step at O(N F C) per product; with more features than points the problem is first rotated
+    into the N dimensions the points span.
 
-    alpha: weight of the penalty, >= 0. Without one, classes that can be separated drive w towards infinity:
-        the fit stops where every training label is certain to twelve digits, and says so
-    basis: φ; None for the inputs themselves
-    fit_intercept: whether there are offsets b
-    tol: the fit ends when a step promises to gain less than this
-    max_iter: the most steps
+    Parameters
+    ----------
+    alpha : float
+        Weight of the penalty, >= 0. Without one, classes that can be separated drive w towards infinity: the fit
+        stops where every training label is certain to twelve digits, and says so.
+    basis : Basis or None
+        φ; None for the inputs themselves.
+    fit_intercept : bool
+        Whether there are offsets b.
+    tol : float
+        The fit ends when a step promises to gain less than this.
+    max_iter : int
+        The most steps.
 
-    After fit: classes_, coef_ (1, F) or (C, F), intercept_ (1,) or (C,), n_iter_, objective_ (the maximum).
+    Attributes
+    ----------
+    classes_ : array (C,)
+        The labels.
+    coef_ : array (1, F) or (C, F)
+        w.
+    intercept_ : array (1,) or (C,)
+        b.
+    n_iter_ : int
+        Newton steps.
+    objective_ : float
+        The maximum.
+
+    Examples
+    --------
+    >>> from gp_core import LogisticRegression
+    >>> LogisticRegression(0.1).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]).predict([[0.2], [2.9]])
+    array([0, 1])
     """
 
     def __init__(
@@ -52,7 +79,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.tol = tol
         self.max_iter = max_iter
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LogisticRegression:
+    def fit(self, X: Inputs, y: npt.ArrayLike, sample_weight: Any = None) -> LogisticRegression:
         """From X (N, D) and labels y (N,).
 
         sample_weight: (N,) ω, not negative; 1 unless given. A weight of 2 is the point twice
@@ -60,9 +87,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         alpha = non_negative(self.alpha, "alpha")
         tol = positive(self.tol, "tol")
         max_iter = integer_at_least(self.max_iter, 1, "max_iter")
-        X, codes = fit_inputs_and_labels(self, X, y)
+        points, codes = fit_inputs_and_labels(self, X, y)
         weights = sample_weights(sample_weight, codes)
-        Phi = X if self.basis is None else self.basis(X)
+        Phi = points if self.basis is None else self.basis(points)
         # Offsets absorb the mean of the features: without it the problem is better conditioned.
         offset = weights @ Phi / weights.sum() if self.fit_intercept else np.zeros(Phi.shape[1])
         features, rotation = _span(Phi - offset)
@@ -82,22 +109,22 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         _report(bool(result.converged[0]), alpha, self.objective_, self.n_iter_)
         return self
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Inputs) -> Array:
         """Latent functions w'φ(x) + b: (M,), or (M, C) for C > 2 classes."""
         eta = self._latent(X)
         return eta[0] if len(eta) == 1 else eta.T
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Inputs) -> NDArray[Any]:
         """Most probable label (M,) at X."""
         check_is_fitted(self)
         labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return labels
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Inputs) -> Array:
         """Probabilities (M, C) of the classes at X."""
         return probabilities(self._latent(X)).T
 
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Inputs) -> Array:
         """Logarithms (M, C) of the probabilities, finite where these underflow."""
         return log_probabilities(self._latent(X)).T
 

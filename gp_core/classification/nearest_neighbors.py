@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
 from gp_core.classification.labels import fit_inputs_and_labels
-from gp_core.estimators import NamedKernelParameters, default_kernel, query_inputs
+from gp_core.estimators import Inputs, NamedKernelParameters, default_kernel, query_inputs
 from gp_core.kernels import Kernel
 
 _BATCH_ENTRIES = 2_000_000
@@ -22,15 +23,34 @@ _BATCH_ENTRIES = 2_000_000
 class KernelNearestNeighbors(NamedKernelParameters, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The label that most of the nearest points have, near by d(x, z)² = k(x, x) + k(z, z) - 2 k(x, z).
 
-    d is the distance |φ(x) - φ(z)| in the kernel's feature space: no feature is ever computed, so points may
-    be sets or strings. For a kernel that falls with the Euclidean distance the neighbours are the Euclidean
-    ones; others, such as polynomials, rank points differently. O(N) kernel values per query.
+    The kernelised nearest neighbour of the lectures: d is the distance |φ(x) - φ(z)| in the kernel's feature space:
+    no feature is ever computed, so points may be sets or strings. For a kernel that falls with the Euclidean
+    distance the neighbours are the Euclidean ones; others, such as polynomials, rank points differently. O(N)
+    kernel values per query.
 
-    kernel: k; None for 1.0 * RBF(1.0)
-    n_neighbors: how many points vote
-    weights: "uniform", or "distance" for votes of 1/d
+    Parameters
+    ----------
+    kernel : Kernel or None
+        k; None for 1.0 * RBF(1.0).
+    n_neighbors : int
+        How many points vote.
+    weights : {"uniform", "distance"}
+        "distance" for votes of 1/d.
 
-    After fit: classes_, X_train_.
+    Attributes
+    ----------
+    classes_ : array (C,)
+        The labels.
+    X_train_ : array (N, D), or N objects
+        The training points.
+    kernel_ : Kernel
+        k.
+
+    Examples
+    --------
+    >>> from gp_core import KernelNearestNeighbors
+    >>> KernelNearestNeighbors(n_neighbors=1).fit([[0.0], [1.0]], ["a", "b"]).predict([[0.8]])
+    array(['b'], dtype='<U1')
     """
 
     def __init__(
@@ -40,18 +60,18 @@ class KernelNearestNeighbors(NamedKernelParameters, ClassifierMixin, BaseEstimat
         self.n_neighbors = n_neighbors
         self.weights = weights
 
-    def fit(self, X: Any, y: Any) -> KernelNearestNeighbors:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> KernelNearestNeighbors:
         """Keep X (N, D), or N objects, and labels y (N,)."""
         kernel = default_kernel(self.kernel)
         integer_at_least(self.n_neighbors, 1, "n_neighbors")
         if self.weights not in ("uniform", "distance"):
             raise ValueError(f'weights must be "uniform" or "distance", got {self.weights!r}')
-        X, self._codes = fit_inputs_and_labels(self, X, y, kernel)
-        self.kernel_, self.X_train_ = kernel, X
-        self._squares = kernel.diag(X)
+        points, self._codes = fit_inputs_and_labels(self, X, y, kernel)
+        self.kernel_, self.X_train_ = kernel, points
+        self._squares = kernel.diag(points)
         return self
 
-    def kneighbors(self, X: Any, n_neighbors: int | None = None) -> tuple[Array, NDArray[np.intp]]:
+    def kneighbors(self, X: Inputs, n_neighbors: int | None = None) -> tuple[Array, NDArray[np.intp]]:
         """Distances (M, n_neighbors) to the nearest training points and their indices, the nearest first.
 
         Among points at the same distance those with the smaller index come first.
@@ -63,21 +83,21 @@ class KernelNearestNeighbors(NamedKernelParameters, ClassifierMixin, BaseEstimat
             raise ValueError(
                 f"n_neighbors is {count}, but there are {n} training points: ask for at most {n}"
             )
-        X = query_inputs(self, X, self.kernel_)
-        distances, indices = np.empty((len(X), count)), np.empty((len(X), count), dtype=np.intp)
-        for rows in self._batches(len(X)):
-            squared = self._squared_distances(X[rows])
+        points = query_inputs(self, X, self.kernel_)
+        distances, indices = np.empty((len(points), count)), np.empty((len(points), count), dtype=np.intp)
+        for rows in self._batches(len(points)):
+            squared = self._squared_distances(points[rows])
             indices[rows] = _smallest(squared, count)
             distances[rows] = np.sqrt(np.take_along_axis(squared, indices[rows], axis=1))
         return distances, indices
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Inputs) -> NDArray[Any]:
         """Label (M,) with the most votes at X; of labels with equal votes the smallest."""
         check_is_fitted(self)
         labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return labels
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Inputs) -> Array:
         """Share (M, C) of the votes that each class gets at X."""
         distances, indices = self.kneighbors(X)
         votes = np.ones_like(distances) if self.weights == "uniform" else _inverse(distances)

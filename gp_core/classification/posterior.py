@@ -60,12 +60,15 @@ class LatentPosterior:
         joint: Array = K_star_star - half.T @ half
         return joint
 
-    def evidence_weights(self, K: Array) -> Array:
-        """G (N, N), symmetric, with ∂ log evidence / ∂θ = Σ_ij G_ij ∂K_ij/∂θ, the effect on q included.
+    def evidence_weights(self, K: Array) -> tuple[Array, Array]:
+        """G (N, N), symmetric, and a (N,), the effect on q included, with
+
+            ∂ log evidence / ∂θ = Σ_ij G_ij ∂K_ij/∂θ + Σ_i a_i ∂m_i/∂θ
 
         G = (α α' - R)/2 with R = (K + diag(w)⁻¹)⁻¹ where the evidence is stationary in q (Rasmussen &
         Williams 5.27). Laplace's mode moves with θ and carries W along, which adds (u α' + α u')/2 with
-        u = (I - R K) s and s_i = V_ii ∂³ log p / 2 (Rasmussen & Williams 5.22-5.24).
+        u = (I - R K) s and s_i = V_ii ∂³ log p / 2 (Rasmussen & Williams 5.22-5.24). By the prior mean m the
+        derivative is a = α, and α + u for Laplace: f̂ + m moves by (I + K W)⁻¹ for each unit of m.
 
         K: (N, N) the kernel matrix that q belongs to
         """
@@ -80,7 +83,7 @@ class LatentPosterior:
             pull = pull + 2.0 * s + 4.0 * blas.dsymv(1.0, G, applied(K, s), lower=1)  # α + 2u
         G = blas.dsyr2(0.25, self.alpha, pull, a=G, lower=1, overwrite_a=1)
         mirror_lower(G)
-        return G.T  # the same, in C order
+        return G.T, 0.5 * (self.alpha + pull)  # G in C order
 
 
 def prior_times_sites(K: Array, w: Array) -> Cholesky:

@@ -22,6 +22,7 @@ def variational(
     link: Link,
     start: LatentPosterior | None = None,
     *,
+    offset: Array | None = None,
     tol: float = 1e-7,
     max_iter: int = 1000,
 ) -> LatentPosterior:
@@ -36,14 +37,19 @@ def variational(
     y: (N,) labels -1, +1
     link: likelihood
     start: a posterior for a nearby K, to begin from; without one, Laplace's
+    offset: (N,) prior mean m: the labels see f + m, and q is that of f; 0 unless given
     tol: on the gap between marginals and projections, in units of the posterior standard deviation
     max_iter: the most sweeps
     """
+    m = np.zeros_like(y) if offset is None else offset
 
     def project(cavity: Cavity, q: Marginals) -> tuple[Array, Array]:
-        return _closest_gaussians(y, link, cavity, q)
+        shifted = Cavity(cavity.mean + m, cavity.variance)
+        mean, variance = _closest_gaussians(y, link, shifted, q.mean + m, q.variance)
+        return mean - m, variance
 
-    sites = solve_sites(K, start or laplace(K, y, link, tol=1e-3), project, tol=tol, max_iter=max_iter)
+    start = start or laplace(K, y, link, offset=m, tol=1e-3)
+    sites = solve_sites(K, start, project, tol=tol, max_iter=max_iter)
     q = sites.posterior
     # KL(q || N(0, K)) = (tr B⁻¹ - N + α'K α + log|B|) / 2
     divergence = 0.5 * (np.sum(q.kept - 1.0) + q.alpha @ q.mean + q.factor.log_determinant)
@@ -52,7 +58,7 @@ def variational(
         mean=q.mean,
         w=sites.w,
         factor=q.factor,
-        log_evidence=float(np.sum(_expected_log_p(y, link, q.mean, q.variance)) - divergence),
+        log_evidence=float(np.sum(_expected_log_p(y, link, q.mean + m, q.variance)) - divergence),
         skewness=None,
         converged=sites.converged,
         iterations=sites.iterations,
@@ -64,10 +70,13 @@ def _expected_log_p(y: Array, link: Link, mean: Array, variance: Array) -> Array
     return gaussian_expectation(lambda f: link.log_p(y[:, None], f), mean, variance)
 
 
-def _closest_gaussians(y: Array, link: Link, cavity: Cavity, q: Marginals) -> tuple[Array, Array]:
+def _closest_gaussians(
+    y: Array, link: Link, cavity: Cavity, mean: Array, variance: Array
+) -> tuple[Array, Array]:
     """Means (N,) and variances (N,) that maximise E log p(y_i | f_i) - KL(N(m, s²) || cavity_i), one by one.
 
-    Each bound is concave in (m, s) for a log-concave link (Challis & Barber 2011): Newton finds all at once.
+    The search begins at `mean` and `variance`. Each bound is concave in (m, s) for a log-concave link
+    (Challis & Barber 2011): Newton finds all at once.
     """
 
     def value(state: Array, rows: Rows) -> Array:
@@ -91,7 +100,7 @@ def _closest_gaussians(y: Array, link: Link, cavity: Cavity, q: Marginals) -> tu
         step_s = (a * slope_s - b * slope_m) / determinant
         return np.stack([step_m, step_s], axis=1), slope_m * step_m + slope_s * step_s
 
-    result = irls(value, direction, np.stack([q.mean, np.sqrt(q.variance)], axis=1), tol=1e-8)
+    result = irls(value, direction, np.stack([mean, np.sqrt(variance)], axis=1), tol=1e-8)
     # One more step: the bound's rounding hides the last digits of its maximiser, Newton's equation does not.
     polish, _ = direction(result.state, np.arange(len(y)))
     m, s = (result.state + polish).T

@@ -92,6 +92,30 @@ def laplace_weights(
     )
 
 
+def feature_weights(Phi: Array, y: Array, link: Link, q: WeightPosterior) -> Array:
+    """G (N, F) with ∂ log evidence / ∂θ = Σ_nf G_nf ∂φ_f(x_n)/∂θ: type-2 maximum likelihood of the features.
+
+    With v_n = φ_n'S φ_n, c = v ∂³ log p / 2 and t = S Φ'c,
+
+        G = (∂ log p + c - W Φ t) ŵ' + ∂ log p t' - W Φ S
+
+    The first term moves the log odds at fixed ŵ, c is what W does as they move, t how ŵ follows, and the last
+    is the explicit change of log|A|.
+
+    Phi: (N, F) features
+    y: (N,) labels -1, +1
+    link: likelihood
+    q: the posterior found with them
+    """
+    at = link.derivatives(y, Phi @ q.mean)
+    half = Phi @ q.root
+    c = 0.5 * np.einsum("nf,nf->n", half, half) * at.d3
+    t = q.root @ (half.T @ c)
+    G = np.outer(at.d1 + c - at.w * (Phi @ t), q.mean) + np.outer(at.d1, t)
+    G -= at.w[:, None] * (half @ q.root.T)
+    return np.asarray(G)
+
+
 def _precision(X: Array, w: Array) -> Cholesky:
     """Factor of A = I + X' diag(w) X; its eigenvalues are at least 1."""
     A = X.T @ (w[:, None] * X)

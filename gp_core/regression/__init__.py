@@ -1,6 +1,6 @@
 """Regression: ridge in primal and dual form, Bayesian linear, kernel smoothers, Gaussian processes."""
 
-from gp_core.regression.bayesian_linear import BayesianLinearRegression
+from gp_core.regression.bayesian_linear import BayesianLinearRegression, WeightDistribution
 from gp_core.regression.contour import LikelihoodContour, likelihood_contour
 from gp_core.regression.coregionalized import CoregionalizedGaussianProcessRegressor
 from gp_core.regression.gaussian_process import GaussianProcessRegressor, LeaveOneOut
@@ -26,5 +26,6 @@ __all__ = [
     "Mean",
     "NadarayaWatson",
     "Ridge",
+    "WeightDistribution",
     "likelihood_contour",
 ]

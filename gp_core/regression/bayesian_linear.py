@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, as_covariance, as_float, integer_at_least
+from gp_core.arrays import Array, as_covariance, as_float, as_points, integer_at_least
 from gp_core.basis import Basis, PolynomialBasis
-from gp_core.estimators import fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.estimators import Inputs, fit_inputs_and_targets, generator, query_inputs, report
 from gp_core.linalg import cholesky
 from gp_core.optimize import Optimum, minimize
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Parametrised, Values
@@ -76,6 +77,36 @@ class _Weights:
         product: Array = self.root @ self.root.T
         return product
 
+    def sample(self, n_samples: int, random_state: Any) -> Array:
+        """(F, O, n_samples) draws of the weights."""
+        size, outputs = self.mean.shape
+        white = generator(random_state).standard_normal((size, outputs * n_samples))
+        draws: Array = self.mean[:, :, None] + (self.root @ white).reshape(size, outputs, n_samples)
+        return draws
+
+
+@dataclass(frozen=True)
+class WeightDistribution:
+    """w ~ N(mean, covariance): what is known about the weights.
+
+    mean: (F,), or (F, O) for several outputs
+    covariance: (F, F), the same for every output
+    """
+
+    mean: Array
+    covariance: Array
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Weights drawn from it: (F, n_samples) or (F, O, n_samples).
+
+        random_state: seed: None, an int or a numpy Generator
+        """
+        mean = self.mean[:, None] if self.mean.ndim == 1 else self.mean
+        draws = _Weights(mean, _square_root(self.covariance)).sample(
+            integer_at_least(n_samples, 1, "n_samples"), random_state
+        )
+        return draws[:, 0] if self.mean.ndim == 1 else draws
+
 
 class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """y = phi(x)'w + e, w ~ N(m0, S0), e ~ N(0, R), R = noise_variance I + Lambda.
@@ -87,18 +118,52 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     O(N F^2 + F^3). It is the Gaussian process with kernel phi(x)'S0 phi(z) and mean phi(x)'m0; with m0 = 0
     and S0 = I the posterior mean is ridge regression with alpha = noise_variance.
 
-    basis: phi; None for (1, x), see `gp_core.basis`
-    prior_mean: m0, a number, (F,) or (F, O)
-    prior_covariance: S0, a variance, variances (F,) or a covariance (F, F), possibly singular
-    noise_variance: of independent noise, > 0
-    optimizer: None to keep all this as given; "lbfgs" for type-2 maximum likelihood: noise_variance, a factor
-        on S0 and the free parameters of the basis (learned features) maximise log p(y)
-    n_restarts_optimizer: further starts, drawn within the bounds
-    max_iter: iterations per start
-    random_state: seed of the restarts
+    Parameters
+    ----------
+    basis : Basis or None
+        phi; None for (1, x), see `gp_core.basis`.
+    prior_mean : number or array (F,) or (F, O)
+        m0.
+    prior_covariance : number, array (F,) or (F, F)
+        S0: a variance, variances or a covariance, possibly singular.
+    noise_variance : float
+        Of independent noise, > 0.
+    optimizer : "lbfgs" or None
+        None keeps all this as given; "lbfgs" for type-2 maximum likelihood: noise_variance, a factor on S0
+        and the free parameters of the basis (learned features) maximise log p(y).
+    n_restarts_optimizer : int
+        Further starts, drawn within the bounds.
+    max_iter : int
+        Iterations per start.
+    random_state : None, int or numpy Generator
+        Seed of the restarts.
 
-    After fit: weights_mean_ (F,) or (F, O), weights_covariance_ (F, F), basis_, noise_variance_,
-    prior_scale_, log_marginal_likelihood_value_, optimum_, n_iter_.
+    Attributes
+    ----------
+    weight_posterior_ : WeightDistribution
+        Mean, covariance and draws of the weights.
+    weights_mean_, weights_covariance_ : arrays (F,) or (F, O), and (F, F)
+        m and S.
+    basis_ : Basis
+        With its learned parameters.
+    noise_variance_, prior_scale_ : float
+        As learned; prior_scale_ is the factor on S0.
+    log_marginal_likelihood_value_ : float
+        log p(y).
+    optimum_ : Optimum or None
+        How the search went.
+    n_iter_ : int
+        Its iterations, at least 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import BayesianLinearRegression
+    >>> model = BayesianLinearRegression(noise_variance=0.01)
+    >>> model.sample_y([[0.0], [1.0]], n_samples=3, random_state=0).shape  # from the prior
+    (2, 3)
+    >>> model.fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]).weight_posterior_.mean.round(1)
+    array([1., 2.])
     """
 
     def __init__(
@@ -122,26 +187,26 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, noise_covariance: Any = None) -> BayesianLinearRegression:
+    def fit(self, X: Inputs, y: npt.ArrayLike, noise_covariance: Any = None) -> BayesianLinearRegression:
         """The posterior from X (N, D) and y (N,) or (N, O).
 
         noise_covariance: Lambda, the known part of the noise: variances (N,) or a covariance (N, N)
         """
         if self.optimizer not in ("lbfgs", None):
             raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
-        X, y = fit_inputs_and_targets(self, X, y)
-        Y = y[:, None] if y.ndim == 1 else y
+        points, targets = fit_inputs_and_targets(self, X, y)
+        Y = targets[:, None] if targets.ndim == 1 else targets
         model = self._hyperparameters()
         known = Noise.known(noise_covariance, len(Y))
         self.optimum_: Optimum | None = None
         if self.optimizer is not None:
-            model, self.optimum_ = self._learn(model, X, Y, known)
+            model, self.optimum_ = self._learn(model, points, Y, known)
         self.basis_ = model.basis
         self.noise_variance_, self.prior_scale_ = float(model.noise_variance), float(model.prior_scale)
-        self._single_output = y.ndim == 1
-        prior = self._prior(model, X, Y.shape[1])
+        self._single_output = targets.ndim == 1
+        prior = self._prior(model, points, Y.shape[1])
         self._weights, value = prior.update(
-            model.basis(X), Y, Noise.total(self.noise_variance_, known, len(Y))
+            model.basis(points), Y, Noise.total(self.noise_variance_, known, len(Y))
         )
         self.log_marginal_likelihood_value_ = value
         self._publish()
@@ -149,7 +214,9 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         report(self.optimum_, 0.0)
         return self
 
-    def partial_fit(self, X: Any, y: Any, noise_covariance: Any = None) -> BayesianLinearRegression:
+    def partial_fit(
+        self, X: Inputs, y: npt.ArrayLike, noise_covariance: Any = None
+    ) -> BayesianLinearRegression:
         """Take the posterior so far as the prior and add further data; the result is that of one batch.
 
         Hyperparameters stay as they are: those of `fit`, or those given if there was none.
@@ -159,13 +226,13 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
             first = type(self)(**given).fit(X, y, noise_covariance)
             self.__dict__.update({k: v for k, v in vars(first).items() if k not in given})
             return self
-        X = query_inputs(self, X)
+        points = query_inputs(self, X)
         Y = as_float(y, "y")
-        expected = (len(X),) if self._single_output else (len(X), self._weights.mean.shape[1])
+        expected = (len(points),) if self._single_output else (len(points), self._weights.mean.shape[1])
         if Y.shape != expected:
             raise ValueError(f"y must have shape {expected} to go on from the data before, got {Y.shape}")
-        noise = Noise.total(self.noise_variance_, Noise.known(noise_covariance, len(X)), len(X))
-        self._weights, value = self._weights.update(self.basis_(X), Y.reshape(len(X), -1), noise)
+        noise = Noise.total(self.noise_variance_, Noise.known(noise_covariance, len(points)), len(points))
+        self._weights, value = self._weights.update(self.basis_(points), Y.reshape(len(points), -1), noise)
         self.log_marginal_likelihood_value_ += value  # p(y1, y2) = p(y1) p(y2 | y1)
         self._publish()
         return self
@@ -235,13 +302,15 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         mean = self._weights.mean
         self.weights_mean_ = mean[:, 0] if self._single_output else mean
         self.weights_covariance_ = self._weights.covariance
+        self.weight_posterior_ = WeightDistribution(self.weights_mean_, self.weights_covariance_)
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
+        self, X: Inputs, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
     ) -> Any:
-        """Posterior mean (M,) or (M, O) of f at X, then its deviation (same shape) or covariance.
+        """Posterior mean (M,) or (M, O) of f at X, then its deviation (same shape) or its covariance.
 
-        return_cov: the covariance (M, M), or (M, M, O) for several outputs
+        The covariance is (M, M), or (M, M, O) for several outputs.
+
 
         include_noise: deviation or covariance of new observations, with noise_variance, instead of f
         """
@@ -263,16 +332,22 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         std = np.sqrt(np.einsum("mf,mf->m", V, V) + noise)
         return mean, std if self._single_output else np.repeat(std[:, None], mean.shape[1], axis=1)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Functions drawn from the posterior at X: (M, n_samples) or (M, O, n_samples)."""
-        check_is_fitted(self)
-        Phi = self.basis_(query_inputs(self, X))
+    def sample_y(self, X: Inputs, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Functions drawn at X: (M, n_samples) or (M, O, n_samples); before `fit` from the prior, then posterior.
+
+        random_state: seed: None, an int or a numpy Generator
+        """
         n_samples = integer_at_least(n_samples, 1, "n_samples")
-        size, outputs = self._weights.mean.shape
-        white = generator(random_state).standard_normal((size, outputs * n_samples))
-        spread = (self._weights.root @ white).reshape(size, outputs, n_samples)
-        draws: Array = np.einsum("mf,fos->mos", Phi, self._weights.mean[:, :, None] + spread)
-        return draws[:, 0] if self._single_output else draws
+        if hasattr(self, "_weights"):
+            weights, single = self._weights, self._single_output
+            Phi = self.basis_(query_inputs(self, X))
+        else:
+            points, model = as_points(X), self._hyperparameters()
+            outputs = np.shape(self.prior_mean)[1] if np.ndim(self.prior_mean) == 2 else 1
+            weights, single = self._prior(model, points, outputs), np.ndim(self.prior_mean) < 2
+            Phi = model.basis(points)
+        draws: Array = np.einsum("mf,fos->mos", Phi, weights.sample(n_samples, random_state))
+        return draws[:, 0] if single else draws
 
 
 def _square_root(covariance: Array) -> Array:

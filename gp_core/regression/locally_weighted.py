@@ -7,34 +7,75 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
+from gp_core.bandwidth import deviations
 from gp_core.basis import PolynomialBasis
-from gp_core.estimators import NamedKernelParameters, fit_inputs_and_targets, query_inputs
+from gp_core.estimators import Inputs, NamedKernelParameters, fit_inputs_and_targets, query_inputs
 from gp_core.kernels import Kernel
 from gp_core.kernels.stationary import squared_distances
+from gp_core.parallel import map_blocks
+from gp_core.regression.local_polynomial import (
+    Indices,
+    fit_around,
+    fit_on_a_line,
+    monomial_pairs,
+    tricube,
+)
 
-_BATCH_ENTRIES = 4_000_000
-_RANK_TOLERANCE = 1e-10
+_BLOCK_ENTRIES = 500_000
+"""Entries of the weights that a block of queries holds."""
+_BLOCK_QUERIES = 2000
+"""Queries of a block where no weights are kept."""
+_TREE_SHARE = 0.2
+_TREE_INPUTS = 8
+"""A tree finds neighbours faster than all distances do up to this share of the points and this many inputs."""
+_TREE_POINTS = 200
+"""Below this many points there is nothing to gain."""
 
 
 class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """f(x) = b_0, b = argmin sum_i k(x, x_i) |p(x_i - x)'b - y_i|^2, p all monomials up to `degree`.
+    """f(x) = b_0(x), b(x) = argmin sum_i k(x, x_i) |p(x_i - x)'b - y_i|^2, p all monomials up to `degree`.
 
-    Degree 0 is Nadaraya-Watson; degree 1 removes its bias at the borders and on slopes; degree 2 also follows
-    peaks. O(N F^2) per prediction, F the number of monomials. Directions that the points around x do not span
-    get slope 0 (the solution of least norm), so few or duplicate points do no harm.
+    In matrices b(x) = (P'Psi P)^-1 P'Psi y with Psi = diag k(x, x_i) (the normal equations of locally
+    weighted regression in the lecture on kernel regression). Degree 0 is Nadaraya-Watson; degree 1 removes
+    its bias at the borders and on slopes; degree 2 also follows peaks. O(K F^2) per prediction, K the number
+    of neighbours and F that of monomials. Directions that the points around x do not span get slope 0 (the
+    solution of least norm), so few or duplicate points do no harm.
 
-    kernel: the weights, k >= 0. None for LOESS: tricube weights that reach the nearest `span` of the points,
-        with inputs scaled to unit variance
-    degree: 0, 1 or 2
-    span: in (0, 1], the fraction of points in a neighbourhood; not used if a kernel is given
-    robust_iterations: how often points are weighted down by the bisquare of their residual, and fitted again;
-        where that leaves no neighbour any weight it is not applied
+    Parameters
+    ----------
+    kernel : Kernel or None
+        The weights, k >= 0. None for LOESS: tricube weights that reach the nearest `span` of the points, with
+        inputs scaled to unit variance.
+    degree : int
+        0, 1 or 2.
+    span : float
+        In (0, 1], the fraction of points in a neighbourhood; not used if a kernel is given.
+    robust_iterations : int
+        How often points are weighted down by the bisquare of their residual, and fitted again; where that
+        leaves no neighbour any weight it is not applied.
 
-    After fit: robustness_weights_ (N,), X_train_, y_train_.
+    Attributes
+    ----------
+    robustness_weights_ : array (N,)
+        Factors on the weights, 1 without robust iterations.
+    X_train_, y_train_ : arrays (N, D) and (N,) or (N, O)
+        The training points (or N objects) and their targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import LocallyWeightedRegression
+    >>> X = np.linspace(0.0, 4.0, 41)[:, None]
+    >>> model = LocallyWeightedRegression(degree=2, span=0.3).fit(X, X[:, 0] ** 2)
+    >>> model.predict([[2.0]]).round(1)
+    array([4.])
+    >>> model.coefficients([[2.0]]).round(1)  # value, slope and half the curvature at 2
+    array([[4., 4., 1.]])
     """
 
     def __init__(
@@ -50,7 +91,7 @@ class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, Regress
         self.span = span
         self.robust_iterations = robust_iterations
 
-    def fit(self, X: Any, y: Any) -> LocallyWeightedRegression:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> LocallyWeightedRegression:
         """Keep X (N, D) and y (N,) or (N, O), and find the robustness weights."""
         if integer_at_least(self.degree, 0, "degree") > 2:
             raise ValueError(f"degree must be 0, 1 or 2, got {self.degree}")
@@ -58,14 +99,14 @@ class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, Regress
             raise ValueError(f"span must be in (0, 1], got {self.span}")
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
             raise ValueError(f"kernel must be a gp_core kernel, got {self.kernel!r}")
-        X, y = fit_inputs_and_targets(self, X, y, self.kernel)
-        if not isinstance(X, np.ndarray) and self.degree > 0:
+        self.X_train_, self.y_train_ = fit_inputs_and_targets(self, X, y, self.kernel)
+        points = self.X_train_
+        if not isinstance(points, np.ndarray) and self.degree > 0:
             raise ValueError("there are no polynomials of sets or strings: use degree=0")
-        self.X_train_, self.y_train_ = X, y
-        self._scale = _deviation(X) if isinstance(X, np.ndarray) else np.ones(1)
-        self.robustness_weights_ = np.ones(len(y))
+        self._prepare()
+        self.robustness_weights_ = np.ones(len(points))
         for _ in range(integer_at_least(self.robust_iterations, 0, "robust_iterations")):
-            residuals = (self._predict(X) - y).reshape(len(y), -1)
+            residuals = (self._predict(points) - self.y_train_).reshape(len(points), -1)
             size = np.sqrt(np.square(residuals).sum(axis=1))
             median = float(np.median(size))
             if median == 0.0:
@@ -73,77 +114,142 @@ class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, Regress
             self.robustness_weights_ = np.square(np.maximum(1.0 - np.square(size / (6.0 * median)), 0.0))
         return self
 
-    def predict(self, X: Any) -> Array:
+    def _prepare(self) -> None:
+        """What every prediction needs: scaled points, centred targets, a tree or an order to search them by."""
+        X, y = self.X_train_, self.y_train_
+        n = len(y)
+        Y = y[:, None] if y.ndim == 1 else y
+        self._centre = Y.mean(axis=0)
+        self._Y = np.ascontiguousarray(Y - self._centre)
+        if not isinstance(X, np.ndarray):
+            return
+        D = X.shape[1]
+        self._exponents = PolynomialBasis(self.degree).exponents(D)
+        self._scale = deviations(X)
+        self._points = X / self._scale
+        self._nearest = min(n, max(int(self.span * n + 1e-10), len(self._exponents) + 1))
+        self._order: Indices | None = None
+        self._tree: cKDTree | None = None
+        if self.kernel is None and D == 1:
+            self._order = np.argsort(self._points[:, 0], kind="stable")
+            self._line = self._points[self._order, 0]
+            self._line_Y = self._Y[self._order]
+        elif (
+            self.kernel is None
+            and n >= _TREE_POINTS
+            and self._nearest <= _TREE_SHARE * n
+            and D <= _TREE_INPUTS
+        ):
+            self._tree = cKDTree(self._points)
+
+    def predict(self, X: Inputs) -> Array:
         """f at X, (M,) or (M, O)."""
         check_is_fitted(self)
         return self._predict(query_inputs(self, X, self.kernel))
 
+    def coefficients(self, X: Inputs) -> Array:
+        """b(x), the coefficients of the polynomial in x_i - x around each query: (M, F) or (M, F, O).
+
+        The first is the prediction; for degree 1 or more the next D are the gradient of the local fit. The
+        order of the monomials is that of `gp_core.basis.PolynomialBasis(degree)`.
+        """
+        check_is_fitted(self)
+        b = self._fit_at(query_inputs(self, X, self.kernel))
+        return b[:, :, 0] if self.y_train_.ndim == 1 else b
+
+    def weights(self, X: Inputs) -> Array:
+        """k(x, x_i), the weights of the training points in the fit around each query: (M, N).
+
+        The robustness weights are in them; with a kernel the largest of each row is 1 without these.
+        """
+        check_is_fitted(self)
+        queries = query_inputs(self, X, self.kernel)
+        out = np.zeros((len(queries), len(self.y_train_)))
+        for rows in _blocks(len(queries), max(1, _BLOCK_ENTRIES // out.shape[1])):
+            neighbours, weights = self._weights(queries[rows])
+            if neighbours.shape[1]:
+                np.put_along_axis(out[rows], neighbours, weights, axis=1)
+            else:
+                out[rows] = weights
+        robust = out * self.robustness_weights_
+        # Where every neighbour counts as an outlier there is nothing to go by but all of them.
+        return np.where(robust.any(axis=1, keepdims=True), robust, out)
+
     def _predict(self, X: Any) -> Array:
-        Y = self.y_train_[:, None] if self.y_train_.ndim == 1 else self.y_train_
-        out = np.empty((len(X), Y.shape[1]))
-        centre = Y.mean(axis=0)
-        for rows in self._batches(X):
-            weights = self._weights(X[rows])
+        b = self._fit_at(X)[:, 0]
+        return b[:, 0] if self.y_train_.ndim == 1 else b
+
+    def _fit_at(self, X: Any) -> Array:
+        """(M, F, O) coefficients in units of the inputs."""
+        if not isinstance(X, np.ndarray):
+            out = np.empty((len(X), 1, self._Y.shape[1]))
+        else:
+            out = np.empty((len(X), len(self._exponents), self._Y.shape[1]))
+        if isinstance(X, np.ndarray) and self._order is not None:
+            step = _BLOCK_QUERIES
+        else:
+            step = max(1, min(_BLOCK_QUERIES, _BLOCK_ENTRIES // len(self.y_train_)))
+
+        def fill(rows: slice) -> None:
+            out[rows] = self._fit_block(X[rows])
+
+        map_blocks(fill, _blocks(len(X), step))
+        if not np.isfinite(out[:, 0]).all():
+            raise ValueError("no training point has any weight at some query: give a wider kernel or span")
+        out[:, 0] += self._centre
+        return out
+
+    def _fit_block(self, X: Any) -> Array:
+        if not isinstance(X, np.ndarray):
+            _, weights = self._weights(X)
             robust = weights * self.robustness_weights_
-            # Where every neighbour counts as an outlier there is nothing to go by but all of them.
             weights = np.where(robust.any(axis=1, keepdims=True), robust, weights)
-            out[rows] = centre + self._local(X[rows], weights, Y - centre)
-        return out[:, 0] if self.y_train_.ndim == 1 else out
+            mean: Array = (weights @ self._Y / weights.sum(axis=1, keepdims=True))[:, None]
+            return mean
+        queries = X / self._scale
+        if self._order is not None:
+            unit = np.empty(len(X))
+            b = fit_on_a_line(
+                self._line,
+                self._line_Y,
+                self.robustness_weights_[self._order],
+                queries[:, 0],
+                self._nearest,
+                int(self.degree),
+                unit,
+            )
+            powers = np.arange(int(self.degree) + 1)
+            b /= (unit[:, None] * self._scale[0])[:, :, None] ** powers[None, :, None]
+            return b
+        neighbours, weights = self._weights(X)
+        pairs = monomial_pairs(self._exponents)
+        b = fit_around(self._points, self._Y, self.robustness_weights_, queries, neighbours, weights, pairs)
+        b /= np.prod(self._scale**self._exponents, axis=1)[None, :, None]
+        return b
 
-    def _local(self, X: Any, weights: Array, Y: Array) -> Array:
-        """(m, O) constants of the local polynomials."""
-        if self.degree == 0:
-            total = weights.sum(axis=1, keepdims=True)
-            _require_weight(total)
-            constants: Array = weights @ Y / total
-            return constants
-        m, n = weights.shape
-        offsets = (self.X_train_[None] - X[:, None]) / self._scale
-        P = PolynomialBasis(self.degree)(offsets.reshape(m * n, -1)).reshape(m, n, -1)
-        _require_weight(weights.sum(axis=1, keepdims=True))
-        weighted = P * weights[:, :, None]
-        normal = weighted.transpose(0, 2, 1) @ P
-        # Columns scaled to unit length: rank is then judged alike whatever the neighbourhood's size.
-        length = np.sqrt(np.maximum(np.einsum("mff->mf", normal), np.finfo(float).tiny))
-        normal /= length[:, :, None] * length[:, None, :]
-        right = (weighted.transpose(0, 2, 1) @ Y) / length[:, :, None]
-        b = np.linalg.pinv(normal, rcond=_RANK_TOLERANCE, hermitian=True) @ right
-        first: Array = b[:, 0] / length[:, :1]
-        return first
-
-    def _weights(self, X: Any) -> Array:
-        """(m, N), the largest of each row 1 if a kernel is given."""
-        weights: Array
+    def _weights(self, X: Any) -> tuple[Indices, Array]:
+        """Neighbours (m, K) and their weights (m, K); neighbours (m, 0) if the weights are of all N points."""
+        everyone = np.empty((len(X), 0), dtype=np.intp)
         if self.kernel is not None:
             log_k = self.kernel.log(X, self.X_train_)
             largest = log_k.max(axis=1, keepdims=True)
-            _require_weight(np.isfinite(largest))
-            weights = np.exp(log_k - largest)
-            return weights
-        distance = np.sqrt(squared_distances(X / self._scale, self.X_train_ / self._scale))
-        n = distance.shape[1]
-        monomials = PolynomialBasis(self.degree).exponents(X.shape[1]).shape[0]
-        nearest = min(n, max(int(self.span * n + 1e-10), monomials + 1))
-        reach = np.partition(distance, nearest - 1, axis=1)[:, nearest - 1, None]
-        u = np.divide(distance, reach, out=(distance > 0.0).astype(float), where=reach > 0.0)
-        inside = np.maximum(1.0 - u**3, 0.0) ** 3
-        # If all neighbours lie at the same distance the tricube vanishes on them: weigh them alike.
-        weights = np.where(inside.any(axis=1, keepdims=True), inside, (u <= 1.0).astype(float))
-        return weights
+            return everyone, np.exp(log_k - np.where(np.isfinite(largest), largest, np.inf))
+        queries = X / self._scale
+        if self._tree is None:
+            return everyone, self._weights_of_all(queries)
+        found = self._tree.query(queries, k=self._nearest)
+        distance, neighbours = np.asarray(found[0]), np.asarray(found[1], dtype=np.intp)
+        weights, alike = tricube(distance, distance[:, -1])
+        if alike.any():  # points as far as the last neighbour count too
+            return everyone, self._weights_of_all(queries)
+        return neighbours, weights
 
-    def _batches(self, X: Any) -> Iterator[slice]:
-        D = X.shape[1] if isinstance(X, np.ndarray) else 1
-        monomials = PolynomialBasis(self.degree).exponents(D).shape[0]
-        step = max(1, _BATCH_ENTRIES // (len(self.y_train_) * monomials * D))
-        for start in range(0, len(X), step):
-            yield slice(start, start + step)
+    def _weights_of_all(self, queries: Array) -> Array:
+        distance = np.sqrt(squared_distances(queries, self._points))
+        reach = np.partition(distance, self._nearest - 1, axis=1)[:, self._nearest - 1]
+        return tricube(distance, reach)[0]
 
 
-def _deviation(X: Array) -> Array:
-    scale = X.std(axis=0)
-    return np.where(scale > 0.0, scale, 1.0)
-
-
-def _require_weight(total: npt.NDArray[Any]) -> None:
-    if not (np.isfinite(total).all() and (total > 0.0).all()):
-        raise ValueError("no training point has any weight at some query: give a wider kernel or span")
+def _blocks(m: int, step: int) -> Iterator[slice]:
+    for start in range(0, m, step):
+        yield slice(start, min(m, start + step))

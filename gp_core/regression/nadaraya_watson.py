@@ -6,35 +6,75 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, as_vector, integer_at_least, positive
-from gp_core.estimators import NamedKernelParameters, fit_inputs_and_targets, generator, query_inputs, report
-from gp_core.kernels import RBF, Kernel
+from gp_core.arrays import Array, as_float, as_vector, integer_at_least, positive
+from gp_core.bandwidth import scott_kernel
+from gp_core.estimators import (
+    Inputs,
+    NamedKernelParameters,
+    fit_inputs_and_targets,
+    generator,
+    query_inputs,
+    report,
+)
+from gp_core.kernels import Kernel
+from gp_core.kernels.stationary import squared_distances
 from gp_core.optimize import Optimum, minimize
+from gp_core.parallel import map_blocks
 
-_BATCH_ENTRIES = 4_000_000
+_BLOCK_ENTRIES = 500_000
+"""Entries of the weights that a block of rows holds."""
 
 
 class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """f(x) = sum_i w_i(x) y_i, w_i(x) = k(x, x_i) / sum_j k(x, x_j): E[y | x] of a kernel density estimate.
 
-    Behind the mean is the conditional density p(y | x) = sum_i w_i(x) N(y; y_i, h^2). O(N) per prediction;
-    the search for the bandwidth is O(N^2) per step. Far from all data the weights go to the nearest points,
-    since they are formed from log k.
+    The predictive mean of kernel regression in the lectures. Behind it is the conditional density p(y | x) = sum_i
+    w_i(x) N(y; y_i, h^2). O(N) per prediction; the search for the bandwidth is O(N^2) per step, in blocks of
+    rows. Far from all data the weights go to the nearest points, since they are formed from log k.
 
-    kernel: k >= 0; its length scale is the bandwidth. None for an RBF that starts at Scott's rule
-    optimizer: "loo" to choose the kernel's free hyperparameters by least squares on left-out points; None to
-        keep them as given
-    target_bandwidth: h; None for the normal reference rule on the left-out residuals
-    n_restarts_optimizer: further starts, drawn within the bounds
-    max_iter: iterations per start
-    random_state: seed of the restarts
+    Parameters
+    ----------
+    kernel : Kernel or None
+        k >= 0; its length scale is the bandwidth. None for an RBF with a bandwidth per input that starts at
+        Scott's rule.
+    optimizer : "loo" or None
+        "loo" chooses the kernel's free hyperparameters by least squares on left-out points; None keeps them.
+    target_bandwidth : float or None
+        h; None for the normal reference rule on the left-out residuals.
+    n_restarts_optimizer : int
+        Further starts, drawn within the bounds.
+    max_iter : int
+        Iterations per start.
+    random_state : None, int or numpy Generator
+        Seed of the restarts.
 
-    After fit: kernel_, loo_error_ (mean squared, NaN for N = 1), target_bandwidth_ (per output), optimum_,
-    n_iter_, X_train_, y_train_.
+    Attributes
+    ----------
+    kernel_ : Kernel
+        With the bandwidth that was chosen.
+    loo_error_ : float
+        Mean squared error on left-out points; NaN for N = 1.
+    target_bandwidth_ : array (O,)
+        h per output.
+    optimum_ : Optimum or None
+        How the search went.
+    n_iter_ : int
+        Its iterations, at least 1.
+    X_train_, y_train_ : arrays (N, D) and (N,) or (N, O)
+        The training points (or N objects) and their targets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import NadarayaWatson
+    >>> X = np.linspace(0.0, 6.0, 200)[:, None]
+    >>> NadarayaWatson().fit(X, np.sin(X[:, 0])).predict([[1.5]]).round(2)
+    array([1.])
     """
 
     def __init__(
@@ -54,21 +94,21 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> NadarayaWatson:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> NadarayaWatson:
         """Choose the bandwidth from X (N, D) or N objects, and y (N,) or (N, O)."""
         if self.optimizer not in ("loo", None):
             raise ValueError(f'optimizer must be "loo" or None, got {self.optimizer!r}')
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
             raise ValueError(f"kernel must be a gp_core kernel, got {self.kernel!r}")
-        X, y = fit_inputs_and_targets(self, X, y, self.kernel)
-        self.X_train_, self.y_train_ = X, y
-        Y = y[:, None] if y.ndim == 1 else y
-        kernel = RBF(_scott(X)) if self.kernel is None else self.kernel
+        points, targets = fit_inputs_and_targets(self, X, y, self.kernel)
+        self.X_train_, self.y_train_ = points, targets
+        Y = targets[:, None] if targets.ndim == 1 else targets
+        kernel = scott_kernel(points) if self.kernel is None else self.kernel
         self.optimum_: Optimum | None = None
         if self.optimizer == "loo" and kernel.n_theta and len(Y) > 1:
-            kernel, self.optimum_ = self._learn(kernel, X, Y)
+            kernel, self.optimum_ = self._learn(kernel, points, Y)
         self.kernel_ = kernel
-        residuals = _left_out(kernel, X, Y)[0] - Y if len(Y) > 1 else np.full_like(Y, np.nan)
+        residuals = left_out_predictions(kernel, points, Y) - Y if len(Y) > 1 else np.full_like(Y, np.nan)
         self.loo_error_ = float(np.square(residuals).mean())
         self.target_bandwidth_ = self._spread(residuals, Y)
         self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
@@ -97,7 +137,7 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         floor = 1e-6 * np.maximum(np.abs(Y).max(axis=0), 1.0)  # a density needs some width
         return np.asarray(np.maximum(1.06 * deviation * len(Y) ** -0.2, floor))
 
-    def weights(self, X: Any) -> Array:
+    def weights(self, X: Inputs) -> Array:
         """w (M, N), each row sums to 1."""
         check_is_fitted(self)
         return self._weights(query_inputs(self, X, self.kernel_))
@@ -108,24 +148,22 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
             raise ValueError("every weight is 0 at some point: give a kernel that decays more slowly")
         return W
 
-    def _batches(self, m: int) -> Iterator[slice]:
-        step = max(1, _BATCH_ENTRIES // len(self.X_train_))
-        for start in range(0, m, step):
-            yield slice(start, start + step)
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Inputs, return_std: bool = False) -> Any:
         """Mean (M,) or (M, O) of p(y | x) at X, and its standard deviation if asked for."""
         check_is_fitted(self)
-        X = query_inputs(self, X, self.kernel_)
+        points = query_inputs(self, X, self.kernel_)
         Y = self.y_train_[:, None] if self.y_train_.ndim == 1 else self.y_train_
-        mean = np.empty((len(X), Y.shape[1]))
+        mean = np.empty((len(points), Y.shape[1]))
         variance = np.empty_like(mean)
         centre = Y.mean(axis=0)
-        for rows in self._batches(len(X)):
-            W = self._weights(X[rows])
+
+        def fill(rows: slice) -> None:
+            W = self._weights(points[rows])
             mean[rows] = W @ Y
             if return_std:  # about the centre, so that the difference of squares loses no digits
                 variance[rows] = W @ np.square(Y - centre) - np.square(mean[rows] - centre)
+
+        map_blocks(fill, _blocks(len(points), len(Y)))
         if self.y_train_.ndim == 1:
             mean, variance = mean[:, 0], variance[:, 0]
         if not return_std:
@@ -133,47 +171,67 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         h = self.target_bandwidth_[0] if self.y_train_.ndim == 1 else self.target_bandwidth_
         return mean, np.sqrt(np.maximum(variance, 0.0) + np.square(h))
 
-    def conditional_density(self, X: Any, t: Any) -> Array:
-        """(M, T) with p(y = t_j | x_i) = sum_n w_n(x_i) N(t_j; y_n, h^2), for one output.
+    def conditional_density(self, X: Inputs, t: npt.ArrayLike) -> Array:
+        """(M, T) with p(y = t_j | x_i) = sum_n w_n(x_i) prod_o N(t_jo; y_no, h_o^2).
 
-        t: (T,) target values
+        t: (T,) target values, or (T, O) for several outputs
         """
         check_is_fitted(self)
-        if self.y_train_.ndim != 1:
-            raise ValueError("conditional_density is for one output: fit on y of shape (N,)")
-        t = as_vector(t, "t")
-        h = float(self.target_bandwidth_[0])
-        z = np.subtract.outer(self.y_train_, t) / h
-        normal = np.exp(-0.5 * z * z) / (h * np.sqrt(2.0 * np.pi))
-        density: Array = self.weights(X) @ normal
-        return density
+        queries = query_inputs(self, X, self.kernel_)
+        Y = self.y_train_[:, None] if self.y_train_.ndim == 1 else self.y_train_
+        targets = as_vector(t, "t")[:, None] if self.y_train_.ndim == 1 else as_float(t, "t")
+        if targets.ndim != 2 or targets.shape[1] != Y.shape[1]:
+            raise ValueError(
+                f"t must have shape (T, {Y.shape[1]}), one column per output, got {targets.shape}"
+            )
+        h = self.target_bandwidth_
+        log_normal = -0.5 * squared_distances(Y / h, targets / h)
+        log_normal -= np.log(h).sum() + 0.5 * len(h) * np.log(2.0 * np.pi)
+        normal = np.exp(log_normal)
+        parts = map_blocks(lambda rows: self._weights(queries[rows]) @ normal, _blocks(len(queries), len(Y)))
+        return np.concatenate(parts)
 
 
 def leave_one_out(kernel: Kernel, X: Any, Y: Array) -> tuple[float, Array]:
     """Mean over points and outputs of (f_-i(x_i) - y_i)^2, and its gradient by the kernel's theta (P,).
 
-    f_-i uses all points but i.
+    f_-i uses all points but i. Rows are worked on in blocks: the memory does not grow with N^2.
     """
-    left_out, W, log_k = _left_out(kernel, X, Y)
-    error = left_out - Y
-    # With f = sum_j w_j y_j, df/dlog k_ij = w_ij (y_j - f_i), and dlog k = dk / k.
-    by_log = W * (2.0 / Y.size) * (error @ Y.T - np.sum(error * left_out, axis=1)[:, None])
-    # Where k underflows, a small change of theta changes nothing that is representable.
-    by_k = by_log * np.exp(-np.where(log_k > -700.0, log_k, np.inf))
-    return float(np.square(error).mean()), kernel.theta_vjp(X, by_k)
+
+    def contribution(rows: slice) -> tuple[float, Array]:
+        log_k, W = _weights_of_others(kernel, X, rows)
+        left_out = W @ Y
+        error = left_out - Y[rows]
+        # With f = sum_j w_j y_j, df/dlog k_ij = w_ij (y_j - f_i), and dlog k = dk / k.
+        W *= error @ Y.T - np.sum(error * left_out, axis=1)[:, None]
+        # Where k underflows, a small change of theta changes nothing that is representable.
+        np.negative(log_k, out=log_k)
+        log_k[log_k >= 700.0] = -np.inf
+        W *= np.exp(log_k, out=log_k)
+        W *= 2.0 / Y.size
+        return float(np.vdot(error, error)), kernel.theta_vjp(X[rows], W, X)
+
+    parts = map_blocks(contribution, _blocks(len(Y), len(Y)))
+    return sum(value for value, _ in parts) / Y.size, np.sum([gradient for _, gradient in parts], axis=0)
 
 
-def _left_out(kernel: Kernel, X: Any, Y: Array) -> tuple[Array, Array, Array]:
-    log_k = kernel.log(X)
-    np.fill_diagonal(log_k, -np.inf)
+def left_out_predictions(kernel: Kernel, X: Any, Y: Array) -> Array:
+    """(N, O) with f_-i(x_i): the prediction at each point from all others."""
+    parts = map_blocks(lambda rows: _weights_of_others(kernel, X, rows)[1] @ Y, _blocks(len(Y), len(Y)))
+    return np.concatenate(parts)
+
+
+def _weights_of_others(kernel: Kernel, X: Any, rows: slice) -> tuple[Array, Array]:
+    """log k (m, N) and the weights (m, N) of a block of rows, each point without itself."""
+    log_k = kernel.log(X[rows], X)
+    own = np.arange(len(log_k))
+    log_k[own, rows.start + own] = -np.inf
     if np.isneginf(log_k.max(axis=1)).any():
         raise ValueError("a point has no weight on any other: give a kernel that decays more slowly")
-    W = softmax(log_k, axis=1)
-    return W @ Y, W, log_k
+    return log_k, softmax(log_k, axis=1)
 
 
-def _scott(X: Array) -> float:
-    """Scott's rule: deviation times N^(-1 / (D + 4))."""
-    n, D = X.shape
-    deviation = float(np.sqrt(X.var(axis=0).mean()))
-    return max(deviation, 1e-3) * float(np.power(float(n), -1.0 / (D + 4)))
+def _blocks(m: int, n: int) -> Iterator[slice]:
+    step = max(1, _BLOCK_ENTRIES // n)
+    for start in range(0, m, step):
+        yield slice(start, min(m, start + step))

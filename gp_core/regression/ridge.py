@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, non_negative
 from gp_core.basis import Basis
-from gp_core.estimators import NamedKernelParameters, default_kernel, fit_inputs_and_targets, query_inputs
+from gp_core.estimators import (
+    Inputs,
+    NamedKernelParameters,
+    default_kernel,
+    fit_inputs_and_targets,
+    query_inputs,
+)
 from gp_core.kernels import Kernel
 from gp_core.linalg import cholesky, report_jitter
 
@@ -21,14 +26,36 @@ class Ridge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         primal: w = (Phi'Phi + alpha I_F)^-1 Phi'y       O(N F^2 + F^3)
         dual:   w = Phi'(Phi Phi' + alpha I_N)^-1 y      O(N^2 F + N^3)
 
-    The two are equal; the smaller system is solved. The offset b is not penalised.
+    The two are equal (the matrix inversion lemma in the lecture on the dual representation); the smaller system
+    is solved. The offset b is not penalised.
 
-    alpha: weight of the penalty, >= 0
-    basis: phi; None for the inputs themselves
-    fit_intercept: whether there is an offset b
-    solver: "auto", "primal" or "dual"
+    Parameters
+    ----------
+    alpha : float
+        Weight of the penalty, >= 0.
+    basis : Basis or None
+        phi; None for the inputs themselves.
+    fit_intercept : bool
+        Whether there is an offset b.
+    solver : {"auto", "primal", "dual"}
+        The form that is solved.
 
-    After fit: coef_ (F,) or (O, F), intercept_, solver_ (the form that was used), jitter_.
+    Attributes
+    ----------
+    coef_ : array (F,) or (O, F)
+        w.
+    intercept_ : float or array (O,)
+        b.
+    solver_ : str
+        The form that was used.
+    jitter_ : float
+        What had to be added to the diagonal of the system.
+
+    Examples
+    --------
+    >>> from gp_core import Ridge
+    >>> Ridge(1e-6).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]).predict([[3.0]]).round(3)
+    array([7.])
     """
 
     def __init__(
@@ -44,14 +71,14 @@ class Ridge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         self.fit_intercept = fit_intercept
         self.solver = solver
 
-    def fit(self, X: Any, y: Any) -> Ridge:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> Ridge:
         """From X (N, D) and y (N,) or (N, O)."""
         alpha = non_negative(self.alpha, "alpha")
         if self.solver not in ("auto", "primal", "dual"):
             raise ValueError(f'solver must be "auto", "primal" or "dual", got {self.solver!r}')
-        X, y = fit_inputs_and_targets(self, X, y)
-        Phi = self._features(X)
-        Y = y[:, None] if y.ndim == 1 else y
+        points, targets = fit_inputs_and_targets(self, X, y)
+        Phi = self._features(points)
+        Y = targets[:, None] if targets.ndim == 1 else targets
         n, n_features = Phi.shape
         feature_mean = Phi.mean(axis=0) if self.fit_intercept else np.zeros(n_features)
         target_mean = Y.mean(axis=0) if self.fit_intercept else np.zeros(Y.shape[1])
@@ -64,11 +91,11 @@ class Ridge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         self.jitter_ = factor.jitter
         report_jitter(factor.jitter, "the ridge system", "Features that depend on each other and alpha = 0")
         intercept = target_mean - feature_mean @ w
-        self.coef_ = w[:, 0] if y.ndim == 1 else w.T
-        self.intercept_ = float(intercept[0]) if y.ndim == 1 else intercept
+        self.coef_ = w[:, 0] if targets.ndim == 1 else w.T
+        self.intercept_ = float(intercept[0]) if targets.ndim == 1 else intercept
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Inputs) -> Array:
         """f at X, (M,) or (M, O)."""
         check_is_fitted(self)
         prediction: Array = self._features(query_inputs(self, X)) @ self.coef_.T + self.intercept_
@@ -81,35 +108,56 @@ class Ridge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
 class KernelRidge(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """f(x) = k(x, X) a, a = (K + alpha I)^-1 y: ridge regression in the feature space of the kernel.
 
-    It is the posterior mean of a Gaussian process with noise variance alpha. O(N^3) to fit, O(N) to predict.
+    The dual solution of the lecture on the dual representation, and the posterior mean of a Gaussian process with
+    noise variance alpha. O(N^3) to fit, O(N) to predict.
 
-    kernel: k; None for 1.0 * RBF(1.0)
-    alpha: weight of the penalty, >= 0
+    Parameters
+    ----------
+    kernel : Kernel or None
+        k; None for 1.0 * RBF(1.0).
+    alpha : float
+        Weight of the penalty, >= 0.
 
-    After fit: dual_coef_ a (N,) or (N, O), X_fit_, kernel_, jitter_.
+    Attributes
+    ----------
+    dual_coef_ : array (N,) or (N, O)
+        a.
+    X_fit_ : array (N, D), or N objects
+        The training points.
+    kernel_ : Kernel
+        k.
+    jitter_ : float
+        What had to be added to the diagonal of K.
+
+    Examples
+    --------
+    >>> from gp_core import KernelRidge
+    >>> from gp_core.kernels import RBF
+    >>> KernelRidge(RBF(2.0), alpha=1e-6).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0]).predict([[1.0]]).round(3)
+    array([1.])
     """
 
     def __init__(self, kernel: Kernel | None = None, *, alpha: float = 1.0) -> None:
         self.kernel = kernel
         self.alpha = alpha
 
-    def fit(self, X: Any, y: Any) -> KernelRidge:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> KernelRidge:
         """From X (N, D) or N objects, and y (N,) or (N, O)."""
         alpha = non_negative(self.alpha, "alpha")
         kernel = default_kernel(self.kernel)
-        X, y = fit_inputs_and_targets(self, X, y, kernel)
-        K = kernel(X)
+        points, targets = fit_inputs_and_targets(self, X, y, kernel)
+        K = kernel(points)
         K.flat[:: len(K) + 1] += alpha
         factor = cholesky(K, overwrite=True, remedy="raise alpha")
-        self.kernel_, self.X_fit_ = kernel, X
-        self.dual_coef_ = factor.solve(y)
+        self.kernel_, self.X_fit_ = kernel, points
+        self.dual_coef_ = factor.solve(targets)
         self.jitter_ = factor.jitter
         report_jitter(factor.jitter, "the kernel matrix", "Duplicate points or a tiny alpha")
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Inputs) -> Array:
         """f at X, (M,) or (M, O)."""
         check_is_fitted(self)
-        X = query_inputs(self, X, self.kernel_)
-        prediction: Array = self.kernel_(X, self.X_fit_) @ self.dual_coef_
+        points = query_inputs(self, X, self.kernel_)
+        prediction: Array = self.kernel_(points, self.X_fit_) @ self.dual_coef_
         return prediction

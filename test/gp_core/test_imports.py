@@ -31,3 +31,9 @@ def test_regressors_are_there_by_name():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'GaussianProcess'"):
         _ = gp_core.GaussianProcess
+
+
+def test_the_version_is_that_of_the_package():
+    import gpgmap_ros
+
+    assert gp_core.__version__ == gpgmap_ros.__version__

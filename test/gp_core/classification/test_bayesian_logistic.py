@@ -7,8 +7,10 @@ from scipy.integrate import quad
 from scipy.special import expit, ndtr
 from sklearn.datasets import load_iris
 
-from gp_core.basis import PolynomialBasis
+from gp_core.basis import GaussianBasis, PolynomialBasis, SigmoidBasis
 from gp_core.classification import BayesianLogisticRegression, GaussianProcessClassifier, LogisticRegression
+from gp_core.classification.links import LINKS
+from gp_core.classification.weights import feature_weights, laplace_weights
 from gp_core.kernels import Constant, Linear
 
 both_links = pytest.mark.parametrize("link", ["logit", "probit"])
@@ -27,7 +29,7 @@ def test_it_is_the_gaussian_process_with_a_linear_kernel(link, variance):
     queries = np.random.default_rng(1).normal(scale=3, size=(30, 2))
     weights = BayesianLogisticRegression(prior_covariance=variance, link=link).fit(X, y)
     process = GaussianProcessClassifier(
-        variance * Linear() + Constant(variance), link=link, optimizer=None
+        variance * Linear() + Constant(variance), link=link, inference="laplace", optimizer=None
     ).fit(X, y)
     assert weights.log_marginal_likelihood_value_ == pytest.approx(
         process.log_marginal_likelihood_value_, abs=1e-8
@@ -144,3 +146,48 @@ def test_wrong_options_are_named(options, message):
     X, y = data(10)
     with pytest.raises(ValueError, match=message):
         BayesianLogisticRegression(**options).fit(X, y)
+
+
+@pytest.mark.parametrize("link", ["logit", "probit"])
+@pytest.mark.parametrize(
+    "basis",
+    [
+        GaussianBasis([[-1.0], [0.5], [2.0]], 0.8, centers_bounds=(-5.0, 5.0)),
+        SigmoidBasis([[1.0], [-0.5]], [0.2, 0.1], weights_bounds=(-9.0, 9.0), biases_bounds=(-9.0, 9.0)),
+    ],
+)
+def test_the_gradient_by_learned_features_is_a_finite_difference(link, basis):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 1))
+    y = np.where(X[:, 0] + 0.4 * rng.normal(size=30) > 0.2, 1.0, -1.0)
+    size = basis(X).shape[1]
+
+    def evidence(trial):
+        Phi = trial(X)
+        return Phi, laplace_weights(Phi, y, LINKS[link], np.full(size, 0.3), 1.2 * np.eye(size))
+
+    Phi, q = evidence(basis)
+    gradient = basis.theta_vjp(X, feature_weights(Phi, y, LINKS[link], q))
+    step = 1e-5
+    numeric = [
+        (
+            evidence(basis.with_theta(basis.theta + step * e))[1].log_evidence
+            - evidence(basis.with_theta(basis.theta - step * e))[1].log_evidence
+        )
+        / (2.0 * step)
+        for e in np.eye(basis.n_theta)
+    ]
+    assert basis.n_theta > 0
+    np.testing.assert_allclose(gradient, numeric, atol=1e-6)
+
+
+def test_type_2_maximum_likelihood_moves_the_features_to_where_the_labels_change():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-4.0, 4.0, (200, 1))
+    y = np.abs(X[:, 0] - 1.5) < 1.0
+    start = GaussianBasis([[0.0]], 2.0, intercept=True, centers_bounds=(-5.0, 5.0))
+    fixed = BayesianLogisticRegression(start, prior_covariance=10.0).fit(X, y)
+    learned = BayesianLogisticRegression(start, prior_covariance=10.0, optimizer="lbfgs").fit(X, y)
+    assert learned.log_marginal_likelihood_value_ > fixed.log_marginal_likelihood_value_ + 10.0
+    assert learned.score(X, y) > 0.95
+    assert np.ravel(learned.basis_.centers)[0] == pytest.approx(1.5, abs=0.2)

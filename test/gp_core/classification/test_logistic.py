@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression as SklearnLogisticRegression
 from sklearn.preprocessing import scale
 
 from gp_core.basis import PolynomialBasis
-from gp_core.classification import LogisticRegression
+from gp_core.classification import LogisticRegression, logistic_fit
 from gp_core.classification.logistic_fit import fit_logistic, log_probabilities, weight_sensitivity
 
 
@@ -181,3 +181,27 @@ def test_too_few_steps_are_reported():
     X, y = load_iris(return_X_y=True)
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 steps"):
         LogisticRegression(max_iter=2).fit(X, y)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 10.0])
+def test_conjugate_gradients_find_what_the_factorisation_finds(monkeypatch, alpha):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:400, 10:50], y[:400]
+    formed = []
+    original = logistic_fit._Problem.curvature
+    monkeypatch.setattr(logistic_fit._Problem, "curvature", lambda *a: formed.append(a) or original(*a))
+    products = LogisticRegression(alpha).fit(X, y)
+    assert not formed  # 410 coefficients: the curvature is never formed
+    monkeypatch.setattr(logistic_fit, "_DIRECT", 10_000)
+    direct = LogisticRegression(alpha).fit(X, y)
+    assert formed
+    np.testing.assert_allclose(products.coef_, direct.coef_, atol=1e-5 * np.abs(direct.coef_).max())
+    assert products.objective_ == pytest.approx(direct.objective_, abs=1e-9)
+
+
+def test_where_conjugate_gradients_stall_the_factorisation_takes_over(monkeypatch):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300, 10:40], y[:300]
+    reference = LogisticRegression(1.0).fit(X, y)
+    monkeypatch.setattr(logistic_fit, "_MOST_PRODUCTS", 1)
+    np.testing.assert_allclose(LogisticRegression(1.0).fit(X, y).coef_, reference.coef_, atol=1e-6)

@@ -182,12 +182,38 @@ def test_bad_input(call, message):
         call()
 
 
-def test_covariances_have_the_shape_of_the_process():
-    rng = np.random.default_rng(0)
-    X, Q = rng.normal(size=(20, 2)), rng.normal(size=(5, 2))
-    for y, shape in ((X[:, 0], (5, 5)), (X, (5, 5, 2))):
-        for model in (BayesianLinearRegression(), GaussianProcessRegressor(optimizer=None)):
-            covariance = model.fit(X, y).predict(Q, return_cov=True)[1]
-            assert covariance.shape == shape
-            std = model.predict(Q, return_std=True)[1]
-            np.testing.assert_allclose(np.einsum("ii...->i...", covariance), std**2, rtol=1e-6, atol=1e-12)
+def test_the_covariance_has_the_shape_of_the_gaussian_process():
+    Z = X - X.mean(axis=0)
+    for targets in (Y, Y2):
+        linear = BayesianLinearRegression(noise_variance=0.2).fit(Z, targets)
+        process = GaussianProcessRegressor(
+            BasisFunctions(PolynomialBasis(1)), noise_variance=0.2, optimizer=None
+        ).fit(Z, targets)
+        ours, theirs = (model.predict(Q, return_cov=True)[1] for model in (linear, process))
+        assert ours.shape == theirs.shape == (6, 6, *targets.shape[1:])
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+def test_functions_before_any_data_come_from_the_prior():
+    model = BayesianLinearRegression(**PRIOR)
+    draws = model.sample_y(Q, 40_000, random_state=0)
+    phi = np.hstack([np.ones((6, 1)), Q])
+    np.testing.assert_allclose(draws.mean(axis=1), phi @ M0, atol=0.05)
+    np.testing.assert_allclose(np.cov(draws), phi @ S0 @ phi.T, atol=0.25)
+    assert not hasattr(model, "weights_mean_")
+    two = BayesianLinearRegression(prior_mean=np.zeros((3, 2))).sample_y(Q, 5, random_state=0)
+    assert two.shape == (6, 2, 5)
+
+
+def test_the_weight_posterior_is_an_object_with_draws():
+    posterior = BayesianLinearRegression(**PRIOR).fit(X, Y).weight_posterior_
+    draws = posterior.sample(40_000, random_state=0)
+    assert draws.shape == (3, 40_000)
+    scale = np.sqrt(np.diagonal(posterior.covariance))
+    np.testing.assert_allclose(draws.mean(axis=1), posterior.mean, atol=0.05 * scale.max())
+    np.testing.assert_allclose(np.cov(draws), posterior.covariance, atol=0.05 * scale.max() ** 2)
+    assert BayesianLinearRegression().fit(X, Y2).weight_posterior_.sample(4, random_state=0).shape == (
+        3,
+        2,
+        4,
+    )

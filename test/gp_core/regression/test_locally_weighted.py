@@ -1,5 +1,7 @@
 """LOESS against statsmodels and against weighted least squares written out."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from statsmodels.nonparametric.kernel_regression import KernelReg
@@ -74,7 +76,7 @@ def test_robust_fit_ignores_an_outlier():
 def test_prediction_in_batches_is_the_same(monkeypatch):
     model = LocallyWeightedRegression(degree=2).fit(X2, Y2)
     whole = model.predict(X2)
-    monkeypatch.setattr("gp_core.regression.locally_weighted._BATCH_ENTRIES", 3000)
+    monkeypatch.setattr("gp_core.regression.locally_weighted._BLOCK_ENTRIES", 400)
     np.testing.assert_allclose(model.predict(X2), whole, rtol=1e-10)
 
 
@@ -114,3 +116,73 @@ def test_far_from_all_points():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def many_points(n, d, seed=3):
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(-2.0, 2.0, (n, d))
+    return points, np.stack([np.sin(points[:, 0]), points.sum(axis=1) ** 2], axis=1)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2])
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("robust", [0, 2])
+def test_neighbours_found_by_search_are_those_of_all_distances(monkeypatch, degree, d, robust):
+    points, targets = many_points(400, d)
+    targets += 0.2 * np.random.default_rng(5).normal(size=targets.shape)
+    targets[5] += 30.0
+    queries = many_points(50, d, seed=4)[0]
+    model = LocallyWeightedRegression(degree=degree, span=0.1, robust_iterations=robust)
+    fast = model.fit(points, targets).coefficients(queries)
+    weights = model.weights(queries)
+    assert ((weights > 0.0).sum(axis=1) < 40).all()
+    for q, w, got in zip(queries, weights, fast, strict=True):
+        root = np.sqrt(w)[:, None]
+        b = np.linalg.lstsq(PolynomialBasis(degree)(points - q) * root, targets * root, rcond=None)[0]
+        np.testing.assert_allclose(got, b, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(model.predict(queries), fast[:, 0])
+
+
+def test_ties_and_duplicates_weigh_alike_whatever_the_search():
+    grid = np.repeat(
+        np.stack(np.meshgrid(np.arange(10.0), np.arange(10.0)), axis=-1).reshape(-1, 2), 3, axis=0
+    )
+    targets = np.random.default_rng(0).normal(size=len(grid))
+    centres = np.array([[0.5, 0.5], [4.5, 6.5]])  # four corners at one distance, three points in each
+    model = LocallyWeightedRegression(degree=0, span=0.01).fit(grid, targets)
+    for centre, got in zip(centres, model.predict(centres), strict=True):
+        corners = np.abs(grid - centre).max(axis=1) < 0.6
+        assert got == pytest.approx(targets[corners].mean())
+    column = LocallyWeightedRegression(degree=0, span=0.01).fit(grid[:, :1], targets)
+    assert column.predict([[3.0]])[0] == pytest.approx(targets[grid[:, 0] == 3.0].mean())
+    assert column.predict([[3.5]])[0] == pytest.approx(targets[np.abs(grid[:, 0] - 3.5) < 0.6].mean())
+
+
+def test_coefficients_are_the_derivatives_of_a_polynomial_in_the_units_of_the_inputs():
+    points, _ = many_points(300, 2)
+    points *= [10.0, 0.1]
+    x, y = points.T
+    targets = 3.0 + 0.5 * x - 20.0 * y + 0.1 * x**2 + 2.0 * x * y - 300.0 * y**2
+    b = LocallyWeightedRegression(degree=2, span=0.2).fit(points, targets).coefficients([[2.0, 0.03]])[0]
+    expected = [
+        3.0 + 1.0 - 0.6 + 0.4 + 0.12 - 0.27,
+        0.5 + 0.4 + 0.06,
+        -20.0 + 4.0 - 18.0,
+        0.1,
+        2.0,
+        -300.0,
+    ]
+    np.testing.assert_allclose(b, expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_prediction_takes_memory_for_neighbours_only(d):
+    n = 6000
+    points, targets = many_points(n, d)
+    model = LocallyWeightedRegression(span=0.02).fit(points, targets)
+    model.predict(points[:5])  # loops are compiled at their first call
+    tracemalloc.start()
+    model.predict(points)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.1 * 8 * n**2  # a tenth of the matrix of all weights

@@ -1,5 +1,8 @@
 """Nadaraya-Watson against statsmodels, and its leave-one-out bandwidth."""
 
+import tracemalloc
+import warnings
+
 import numpy as np
 import pytest
 from scipy.integrate import trapezoid
@@ -8,6 +11,7 @@ from statsmodels.nonparametric.kernel_regression import KernelReg
 
 from gp_core import NadarayaWatson
 from gp_core.kernels import RBF, Linear, Matern, RationalQuadratic
+from gp_core.parallel import available_threads
 from gp_core.regression.nadaraya_watson import leave_one_out
 
 RNG = np.random.default_rng(0)
@@ -99,7 +103,7 @@ def test_weights_sum_to_one_and_far_away_go_to_the_nearest():
 def test_prediction_in_batches_is_the_same(monkeypatch):
     model = NadarayaWatson(RBF(0.5), optimizer=None).fit(X2, Y2)
     whole = model.predict(X2, return_std=True)
-    monkeypatch.setattr("gp_core.regression.nadaraya_watson._BATCH_ENTRIES", 200)
+    monkeypatch.setattr("gp_core.regression.nadaraya_watson._BLOCK_ENTRIES", 200)
     np.testing.assert_allclose(model.predict(X2, return_std=True), whole, rtol=1e-12)
 
 
@@ -119,7 +123,7 @@ def test_one_point_and_duplicates():
         (lambda: NadarayaWatson("rbf").fit(X, Y), "gp_core kernel"),
         (lambda: NadarayaWatson(optimizer="cv").fit(X, Y), "loo"),
         (lambda: NadarayaWatson(target_bandwidth=0.0).fit(X, Y), "target_bandwidth must be > 0"),
-        (lambda: NadarayaWatson().fit(X2, Y2).conditional_density(X2, [0.0]), "one output"),
+        (lambda: NadarayaWatson().fit(X2, Y2).conditional_density(X2, [0.0]), "one column per output"),
         (lambda: NadarayaWatson().fit(X, Y).conditional_density(Q, [[0.0]]), "shape"),
         (lambda: NadarayaWatson().fit(X, np.where(Y > 0, np.nan, Y)), "NaN"),
     ],
@@ -127,3 +131,42 @@ def test_one_point_and_duplicates():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_default_bandwidth_does_not_depend_on_the_units_of_an_input():
+    rng = np.random.default_rng(1)
+    points = rng.uniform(-1.0, 1.0, (300, 2))
+    targets = np.sin(3.0 * points[:, 0]) + points[:, 1] ** 2
+    queries = rng.uniform(-0.9, 0.9, (200, 2))
+    truth = np.sin(3.0 * queries[:, 0]) + queries[:, 1] ** 2
+    for units in ([1.0, 1.0], [1e4, 1.0], [1e-7, 1e6]):
+        model = NadarayaWatson().fit(points * units, targets)
+        assert model.score(queries * units, truth) > 0.97
+        np.testing.assert_allclose(model.kernel_.length_scale / np.array(units), [0.09, 0.14], rtol=0.5)
+
+
+def test_the_fit_holds_far_less_than_the_matrix_of_weights():
+    rng = np.random.default_rng(2)
+    n = 3000
+    points = rng.uniform(-1.0, 1.0, (n, 2))
+    model = NadarayaWatson(RBF(0.1), max_iter=2)
+    targets = np.sin(3.0 * points[:, 0])
+    NadarayaWatson(RBF(0.1), optimizer=None).fit(points[:50], targets[:50])  # modules and caches
+    tracemalloc.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two steps do not converge
+        model.fit(points, targets)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # One matrix of N^2 weights is 72 MB, the search once held five; a thread's blocks take about 20 MB.
+    assert peak < 72e6 + 25e6 * (available_threads() - 2)
+
+
+def test_conditional_density_of_several_outputs_is_statsmodels():
+    h, g = [0.5, 0.7], [0.3, 0.4]
+    ours = NadarayaWatson(RBF(h), optimizer=None).fit(X2, Y2)
+    ours.target_bandwidth_ = np.array(g)  # one per output, which only the rule gives
+    reference = KDEMultivariateConditional(list(Y2.T), list(X2.T), "cc", "cc", bw=[*g, *h])
+    t = np.array([[0.1, 0.2], [-0.5, 1.0], [0.7, -0.3]])
+    expected = [[reference.pdf(v, q) for v in t] for q in X2[:4]]
+    np.testing.assert_allclose(ours.conditional_density(X2[:4], t), np.squeeze(expected), rtol=1e-7)

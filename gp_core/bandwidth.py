@@ -1,0 +1,30 @@
+"""Bandwidths of kernel smoothers and densities, from the scale of the data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gp_core.arrays import Array
+from gp_core.kernels import RBF
+
+_SEARCH = 1e3
+"""A bandwidth is searched within this factor of the rule's."""
+
+
+def deviations(X: Array) -> Array:
+    """(D,) standard deviation of each input; 1 where it does not vary."""
+    deviation = X.std(axis=0)
+    return np.where(deviation > 0.0, deviation, 1.0)
+
+
+def scott_bandwidths(X: Array) -> Array:
+    """(D,) Scott's rule, input by input: its standard deviation times N^(-1 / (D + 4))."""
+    n, D = X.shape
+    return np.asarray(deviations(X) * float(n) ** (-1.0 / (D + 4.0)))
+
+
+def scott_kernel(X: Array) -> RBF:
+    """An RBF with Scott's bandwidth per input; its bounds follow the data, so that units do not matter."""
+    scales = scott_bandwidths(X)
+    bounds = np.stack([scales / _SEARCH, scales * _SEARCH], axis=1)
+    return RBF(tuple(scales.tolist()), tuple(map(tuple, bounds.tolist())))

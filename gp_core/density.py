@@ -1,0 +1,194 @@
+"""Kernel density estimation with the kernels of gp_core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.integrate import quad
+from scipy.special import gammaln, logsumexp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from gp_core.arrays import Array, integer_at_least
+from gp_core.bandwidth import scott_kernel
+from gp_core.estimators import fit_inputs, generator, query_inputs, report
+from gp_core.kernels import Kernel
+from gp_core.kernels.stationary import Stationary
+from gp_core.optimize import Optimum, minimize
+from gp_core.parallel import map_blocks
+
+_BLOCK_ENTRIES = 500_000
+_FAR = 1e4
+"""A kernel is taken to be integrable if what lies beyond this many length scales does not count."""
+
+
+class KernelDensity(BaseEstimator):  # type: ignore[misc]
+    """p(x) = 1/N sum_i k(x, x_i) / Z, Z = integral of k(x, x_i) dx: a bump of k's shape at every point.
+
+    The density behind Nadaraya-Watson regression (kernel density estimation in the lecture on kernel
+    regression). O(N) per query, in blocks. The kernel must be stationary and integrable: RBF, Matern,
+    Exponential, or RationalQuadratic with alpha > D / 2.
+
+    Parameters
+    ----------
+    kernel : Stationary kernel or None
+        k; its length scale is the bandwidth. None for an RBF with Scott's bandwidth per input.
+    optimizer : "loo" or None
+        "loo" chooses the length scales by the likelihood of left-out points; None keeps them.
+    max_iter : int
+        Iterations of the search.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        With the bandwidth that was chosen.
+    X_train_ : array (N, D)
+        The points.
+    loo_log_likelihood_ : float
+        Mean log density of a point under the others; NaN for N = 1.
+    n_iter_ : int
+        Iterations of the search, at least 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gp_core import KernelDensity
+    >>> X = np.random.default_rng(0).normal(size=(500, 1))
+    >>> np.exp(KernelDensity().fit(X).score_samples([[0.0]])).round(1)
+    array([0.4])
+    """
+
+    def __init__(
+        self, kernel: Kernel | None = None, *, optimizer: str | None = None, max_iter: int = 100
+    ) -> None:
+        self.kernel = kernel
+        self.optimizer = optimizer
+        self.max_iter = max_iter
+
+    def fit(self, X: npt.ArrayLike, y: Any = None) -> KernelDensity:
+        """Keep X (N, D) and choose the bandwidth; y is ignored."""
+        if self.optimizer not in ("loo", None):
+            raise ValueError(f'optimizer must be "loo" or None, got {self.optimizer!r}')
+        if self.kernel is not None and not isinstance(self.kernel, Stationary):
+            raise ValueError(
+                f"a density needs a stationary kernel such as RBF or Matern, got {self.kernel!r}"
+            )
+        points = fit_inputs(self, X, self.kernel)
+        kernel = scott_kernel(points) if self.kernel is None else self.kernel
+        log_shape = _log_integral(kernel, points.shape[1])
+        optimum: Optimum | None = None
+        if self.optimizer == "loo" and kernel.n_theta and len(points) > 1:
+            kernel, optimum = self._learn(kernel, points, log_shape)
+        self.kernel_, self.X_train_ = kernel, points
+        self._log_Z = log_shape + _log_volume(kernel, points.shape[1])
+        self.loo_log_likelihood_ = (
+            _left_out(kernel, points, gradient=False)[0] - self._log_Z if len(points) > 1 else np.nan
+        )
+        self.n_iter_ = 1 if optimum is None else max(1, optimum.iterations)
+        report(optimum, 0.0)
+        return self
+
+    def _learn(self, kernel: Stationary, X: Array, log_shape: float) -> tuple[Stationary, Optimum]:
+        size = np.size(kernel.length_scale)
+        if kernel.n_theta != size:
+            raise ValueError(
+                f"only length scales are learned here: fix the other hyperparameters of {kernel!r}"
+            )
+        per_entry = X.shape[1] / size  # d log Z / d log length scale
+
+        def negative(theta: Array) -> tuple[float, Array]:
+            trial = kernel.with_theta(theta)
+            value, slope = _left_out(trial, X, gradient=True)
+            return log_shape + _log_volume(trial, X.shape[1]) - value, per_entry - slope
+
+        optimum = minimize(
+            negative,
+            kernel.theta,
+            kernel.bounds,
+            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
+        )
+        return kernel.with_theta(optimum.x), optimum
+
+    def score_samples(self, X: npt.ArrayLike) -> Array:
+        """log p(x) (M,) at X (M, D)."""
+        check_is_fitted(self)
+        queries = query_inputs(self, X, self.kernel_)
+        n = len(self.X_train_)
+        parts = map_blocks(
+            lambda rows: logsumexp(self.kernel_.log(queries[rows], self.X_train_), axis=1),
+            _blocks(len(queries), n),
+        )
+        return np.asarray(np.concatenate(parts) - np.log(n) - self._log_Z)
+
+    def score(self, X: npt.ArrayLike, y: Any = None) -> float:
+        """Sum of log p(x) over X (M, D); y is ignored."""
+        return float(self.score_samples(X).sum())
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Points (n_samples, D) drawn from the density."""
+        check_is_fitted(self)
+        n_samples = integer_at_least(n_samples, 1, "n_samples")
+        rng = generator(random_state)
+        D = self.X_train_.shape[1]
+        r = np.concatenate([[0.0], np.geomspace(1e-4, _FAR, 4000)])
+        shell = r ** (D - 1) * self.kernel_.profile(r)
+        mass = np.append(0.0, np.cumsum(0.5 * (shell[1:] + shell[:-1]) * np.diff(r)))
+        radius = np.interp(rng.uniform(size=n_samples) * mass[-1], mass, r)
+        direction = rng.standard_normal((n_samples, D))
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        centres = self.X_train_[rng.integers(len(self.X_train_), size=n_samples)]
+        return np.asarray(centres + radius[:, None] * direction * np.asarray(self.kernel_.length_scale))
+
+
+def _log_integral(kernel: Stationary, D: int) -> float:
+    """log of the integral of f(|u|^2) over D inputs in units of the length scale."""
+
+    def integrand(r: float) -> float:
+        return float(r ** (D - 1) * kernel.profile(np.array([r]))[0])
+
+    near = quad(integrand, 0.0, 10.0, limit=200)[0]
+    far = sum(quad(integrand, a, 10.0 * a, limit=200)[0] for a in (10.0, 100.0, 1000.0))
+    beyond = quad(integrand, _FAR, 10.0 * _FAR, limit=200)[0]
+    if not np.isfinite(near + far) or beyond > 1e-6 * (near + far):
+        raise ValueError(
+            f"{kernel!r} has no finite integral over {D} inputs: use a kernel that decays faster"
+        )
+    surface = np.log(2.0) + 0.5 * D * np.log(np.pi) - gammaln(0.5 * D)
+    return float(surface + np.log(near + far))
+
+
+def _log_volume(kernel: Stationary, D: int) -> float:
+    scales = np.broadcast_to(np.asarray(kernel.length_scale, dtype=np.float64), (D,))
+    return float(np.log(scales).sum())
+
+
+def _left_out(kernel: Kernel, X: Array, gradient: bool) -> tuple[float, Array]:
+    """Mean over i of log sum_{j != i} k(x_i, x_j) / (N - 1), and its gradient by theta (P,) if asked for."""
+    n = len(X)
+
+    def contribution(rows: slice) -> tuple[float, Array]:
+        log_k = kernel.log(X[rows], X)
+        own = np.arange(len(log_k)), np.arange(rows.start, rows.stop)
+        log_k[own] = -np.inf
+        total = logsumexp(log_k, axis=1)
+        if not np.isfinite(total).all():
+            raise ValueError("a point has no density under the others: give a kernel that decays more slowly")
+        if not gradient:
+            return float(total.sum()), np.zeros(0)
+        # d log sum k = sum dk / sum k; where that underflows nothing representable changes.
+        W = np.broadcast_to(np.exp(-np.minimum(total, 700.0))[:, None], log_k.shape).copy()
+        W[own] = 0.0
+        return float(total.sum()), kernel.theta_vjp(X[rows], W, X)
+
+    parts = map_blocks(contribution, _blocks(n, n))
+    value = sum(part[0] for part in parts) / n - np.log(n - 1.0)
+    return float(value), np.asarray(np.sum([part[1] for part in parts], axis=0) / n)
+
+
+def _blocks(m: int, n: int) -> Iterator[slice]:
+    step = max(1, _BLOCK_ENTRIES // n)
+    for start in range(0, m, step):
+        yield slice(start, min(m, start + step))
