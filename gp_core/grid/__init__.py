@@ -6,8 +6,8 @@
 >>> gp = GridGP(Grid(origin=(0.0, 0.0), shape=(20, 20), resolution=0.1), 0.04 * RBF(0.5), noise_variance=1e-4)
 >>> gp.update(np.array([[1.05, 1.05]]), np.array([0.3])).used
 1
->>> gp.posterior().mean[10, 10].round(2)
-np.float64(0.3)
+>>> float(gp.posterior().mean[10, 10].round(2))
+0.3
 """
 
 from gp_core.grid.axes import Grid
