@@ -55,10 +55,12 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
 @pytest.fixture(scope="session")
 def environment_after_sourcing(workspace: Path, root: Path) -> dict[str, str]:
     """What `source install/setup.bash` leaves in the environment."""
+    # colcon's script does not quote the path of its interpreter: one without spaces, where the project's has some
+    base_python = Path(sys.base_prefix) / "bin" / "python3"
     shell = subprocess.run(
         ["bash", "-c", "source install/setup.bash && env -0"],
         cwd=workspace,
-        env=clean_environment(root),
+        env=clean_environment(root) | {"COLCON_PYTHON_EXECUTABLE": str(base_python)},
         capture_output=True,
         text=True,
         check=True,
