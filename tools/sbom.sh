@@ -6,11 +6,12 @@ cd "$(dirname "$0")/.."
 python=.venv/bin/python
 [ -x "$python" ] || { echo "tools/sbom.sh: no .venv yet: run 'make setup' first" >&2; exit 2; }
 tool=$(mktemp -d)
-trap 'rm -rf "$tool"' EXIT
+trap 'rm -rf "$tool" "$file.part"' EXIT
 "$python" -P -m venv "$tool"
 "$tool/bin/python" -P -m pip install --quiet --require-hashes --requirement requirements/sbom.lock.txt
 mkdir -p "$(dirname "$file")"
 "$tool/bin/cyclonedx-py" environment --output-reproducible --output-format JSON \
     --output-file "$file.part" "$python" 2>"$tool/log" || { cat "$tool/log" >&2; exit 1; }
+counted=$("$tool/bin/python" -P tools/finish_sbom.py "$file.part")
 mv "$file.part" "$file"
-echo "$file: $(grep -c '"purl"' "$file") packages"
+echo "$file: $counted"

@@ -5,7 +5,8 @@
 run: what the demo and the node need. dev: tests and checks on top. robot: a second environment, .venv-robot, with the
 versions that a robot has (Ubuntu 24.04 and its rosdep keys) and none of the packages that it lacks.
 
-Run through `make setup` (or any target that needs it). Standard library only. Every step is recorded when it is
+Run through `make setup` (or any target that needs it). Standard library only. Every interpreter is started with -P:
+modules that lie in the working directory are not imported. Every step is recorded when it is
 complete, with a digest of what it was made from; a step whose record is missing or stale is done again, and one that
 was interrupted half-way makes the environment anew. Everything stays inside the project folder.
 """
@@ -32,6 +33,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from gpgmap_ros.progress import ProgressBar  # noqa: E402
+
+sys.path.remove(str(ROOT))
 
 CACHE = ROOT / ".cache"
 LOG = CACHE / "setup.log"
@@ -143,7 +146,7 @@ def check_platform() -> None:
 
 def check_venv_module() -> None:
     probe = subprocess.run(
-        [sys.executable, "-c", "import venv, ensurepip"], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", "import venv, ensurepip"], capture_output=True, text=True, check=False
     )
     if probe.returncode:
         major, minor = sys.version_info[:2]
@@ -202,7 +205,7 @@ def check_machine(profile: Profile) -> None:
 def make_venv(environment: Environment) -> None:
     if environment.folder.exists():
         shutil.rmtree(environment.folder)
-    run([sys.executable, "-m", "venv", str(environment.folder)], "Python environment", total=1)
+    run([sys.executable, "-P", "-m", "venv", str(environment.folder)], "Python environment", total=1)
     install(environment, "build.lock.txt", "installer")
 
 
@@ -225,12 +228,12 @@ def install_ros(environment: Environment) -> None:
 
 def build_interfaces(environment: Environment) -> None:
     sources = [str(ROOT / "interfaces" / name) for name in INTERFACES]
-    run([str(environment.python), str(ROOT / "tools" / "build_interfaces.py"), *sources], "ROS interfaces",
+    run([str(environment.python), "-P", str(ROOT / "tools" / "build_interfaces.py"), *sources], "ROS interfaces",
         total=len(sources), pattern=r"^\w+: \d+ interfaces")  # fmt: skip
 
 
 def install_project(environment: Environment) -> None:
-    run([str(environment.python), "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--editable",
+    run([str(environment.python), "-P", "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--editable",
          str(ROOT)], "gpgmap_ros", total=1)  # fmt: skip
 
 
@@ -248,7 +251,7 @@ def compiled_sources() -> tuple[Path, ...]:
 def install(environment: Environment, lock: str, label: str, *options: str) -> None:
     path = REQUIREMENTS / lock
     count = len(re.findall(r"^\S+==", path.read_text(), re.MULTILINE))
-    command = [str(environment.python), "-m", "pip", "install", "--require-hashes", "--no-build-isolation",
+    command = [str(environment.python), "-P", "-m", "pip", "install", "--require-hashes", "--no-build-isolation",
                "--progress-bar", "off", *options, "--requirement", str(path)]  # fmt: skip
     # Unpacking comes after the last download and says nothing: a tenth of the bar is kept for it.
     run(command, label, total=count * 1.1, pattern=r"^(Collecting|Requirement already satisfied)")

@@ -57,6 +57,7 @@ from gpgmap_ros.nodes.map_services import MapServices
 from gpgmap_ros.nodes.messages import nanoseconds
 from gpgmap_ros.nodes.outputs import MapPublishers
 from gpgmap_ros.nodes.pose_sources import PoseSource, SensorPose, pose_source_of
+from gpgmap_ros.nodes.security import SecurityError, security_errors
 from gpgmap_ros.nodes.tally import Tally
 from gpgmap_ros.nodes.worker import WaitingCloud, Worker
 from gpgmap_ros.pipeline import CloudReport, EndedSubmap, MappingPipeline
@@ -532,16 +533,22 @@ def main() -> int:
     keep_flat()
     # Solvers in several threads each limit BLAS, for the whole process: the first that ends would lift it for the rest.
     with threadpool_limits(limits=1, user_api="blas"):
-        return _run()
+        try:
+            return _run()
+        except SecurityError as error:
+            print(f"mapping_node: {error}", file=sys.stderr)
+            return 2
 
 
 def _run() -> int:
     freed = remove_abandoned_segments()
-    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+    with security_errors():
+        rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     ending, node = Ending(), None
     try:
         # not interrupted: half a node cannot be destroyed, and its shared memory would stay
-        node = MappingNode()
+        with security_errors():
+            node = MappingNode()
         if freed:
             node.get_logger().info(
                 f"{freed / 1e6:.0f} MB of shared memory freed that killed processes had left"

@@ -33,7 +33,7 @@ def test_the_package_is_found_and_runs_from_the_installation(workspace: Path, ru
     )
     found = run_installed(sys.executable, "-c", script)
     assert found.returncode == 0, found.stderr
-    lines = found.stdout.split()
+    lines = found.stdout.splitlines()
     assert len(lines) == 4
     assert all(line.startswith(str(workspace / "install")) for line in lines), found.stdout
 

@@ -6,6 +6,8 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import yaml
+
 import gpgmap_ros
 from gpgmap_ros.config import settings
 
@@ -36,6 +38,34 @@ def manifest(root: Path) -> ElementTree.Element:
 
 def test_one_version(root: Path) -> None:
     assert manifest(root).findtext("version") == gpgmap_ros.__version__
+    citation = yaml.safe_load((root / "CITATION.cff").read_text())
+    assert citation["version"] == gpgmap_ros.__version__
+    assert citation["license"] == manifest(root).findtext("license")
+
+
+def test_one_address(root: Path) -> None:
+    """Reports, reviews and the manifests reach the same people."""
+    maintainer = manifest(root).find("maintainer")
+    assert maintainer is not None
+    address = maintainer.get("email")
+    assert address
+    for name in ("setup.py", "SECURITY.md", "CITATION.cff", ".github/CODEOWNERS"):
+        assert address in (root / name).read_text(), name
+
+
+def test_templates_ask_for_the_doctor(root: Path) -> None:
+    folder = root / ".github"
+    templates = [*sorted((folder / "ISSUE_TEMPLATE").glob("*.md")), folder / "pull_request_template.md"]
+    assert len(templates) >= 3
+    assert all("`gpgmap doctor`" in path.read_text() for path in templates)
+
+
+def test_hooks_run_what_make_lint_runs(root: Path) -> None:
+    (local,) = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())["repos"]
+    hooks = {hook["entry"].replace(" --force-exclude", "") for hook in local["hooks"]}
+    recipe = (root / "Makefile").read_text().split("\nlint:")[1].split("\n\n")[0]
+    commands = re.findall(r'"\$\(BIN\)/(\w+)"(.*)', recipe)
+    assert hooks == {f".venv/bin/{tool}{arguments.removesuffix(' .')}" for tool, arguments in commands}
 
 
 def test_package_xml_names_the_runtime_dependencies(root: Path) -> None:

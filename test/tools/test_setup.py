@@ -72,7 +72,7 @@ def test_no_python(project: Path, tools: Path) -> None:
 def test_wrong_python(project: Path, tools: Path) -> None:
     old = tools / "python3"
     # answers as Python 3.9 would: it is asked for its version and to compare it
-    old.write_text('#!/bin/sh\ncase "$2" in *platform*) echo "Python 3.9.2";; *) exit 1;; esac\n')
+    old.write_text('#!/bin/sh\ncase "$*" in *platform*) echo "Python 3.9.2";; *) exit 1;; esac\n')
     old.chmod(0o755)
     result = run_setup(project, PATH=str(tools), PYTHON="")
     assert result.returncode == 2
@@ -126,9 +126,10 @@ def test_no_venv_module(project: Path, tmp_path: Path) -> None:
     assert "sudo apt install python3-venv" in result.stderr
 
 
-def test_no_network(project: Path) -> None:
+@pytest.fixture
+def nowhere() -> dict[str, str]:
     """An index that refuses connections; loopback port 9 has nobody listening."""
-    nowhere = {
+    return {
         "PYTHON": base_python(),
         "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
         "PIP_EXTRA_INDEX_URL": "",
@@ -136,6 +137,18 @@ def test_no_network(project: Path) -> None:
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_RETRIES": "1",
     }
+
+
+def test_code_of_the_working_directory_does_not_run(project: Path, nowhere: dict[str, str]) -> None:
+    ran = project / "ran"
+    for name in ("platform", "venv", "ensurepip", "pip", "argparse"):
+        (project / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})")
+    result = run_setup(project, **nowhere)
+    assert not ran.exists(), ran.read_text()
+    assert "the package index cannot be reached" in result.stderr
+
+
+def test_no_network(project: Path, nowhere: dict[str, str]) -> None:
     first = run_setup(project, **nowhere)
     assert first.returncode == 2
     assert "the package index cannot be reached" in first.stderr
