@@ -20,7 +20,7 @@ _ROWS: Final = 8
 """Rows that are added in one pass; the loops below write them out."""
 
 
-@compiled()
+@njit(inline="always")
 def padded(n):  # type: ignore[no-untyped-def]
     """Columns that a matrix of n rows needs here."""
     return -(-n // LANES) * LANES
