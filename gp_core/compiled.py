@@ -24,12 +24,10 @@ _NOTICEABLE: Final = 1.0
 def compiled(**options: Any) -> Callable[[Any], Any]:
     """Numba's decorator: machine code kept on disk, run without the interpreter's lock, further `options` as njit's.
 
-    Python and other loops call it, C does not: numba's wrapper for C is not made, which would take a tenth of the time.
-
     A division by zero gives an infinity or NaN, as in numpy: an exception that leaves compiled code keeps the arrays
     of that call in memory for ever, and a check in front of every division keeps loops from being vectorised.
     """
-    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
+    options = {"nogil": True, "error_model": "numpy", **options}
 
     def decorate(function: Any) -> Any:
         try:
