@@ -169,11 +169,8 @@ class MappingPipeline:
         trial = MappingPipeline(config)
         xy = np.random.default_rng(0).uniform(-2.0, 2.0, (500, 2))
         points = np.column_stack([xy, np.full(len(xy), -1.0)]).astype(dtype)
-        for stamp in (
-            1,
-            2,
-            3,
-        ):  # the second is the first to be compared with a surface, the third knows its slopes
+        # The second cloud is the first to be compared with a surface; the third asks for the slopes under it.
+        for stamp in (1, 2, 3):
             trial.add_cloud(points, np.eye(4), stamp, np.eye(6) * 1e-6)
         gpgmap = trial.gpgmap()
         if gpgmap is not None:
