@@ -45,7 +45,8 @@ class Surface:
     origin: (2,) metres, centre of cell (0, 0); base: metres, height that was subtracted
     centre: (2,) x and y of the middle of the trusted cells, in cells from the centre of cell (0, 0)
     radius: of the trusted cells around `centre`, in cells; area: sum of the weights
-    fields: (6, rows, columns) all of them, for the inner loops: an array takes as long to compile as many lines
+    fields: (6, rows, columns) the fields above in one array, of which they are views: inner loops that take one array
+        instead of six are compiled sooner
     """
 
     weight: Field
