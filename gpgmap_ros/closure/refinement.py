@@ -223,7 +223,7 @@ def descend(
 def solve_definite(H, g, x):  # type: ignore[no-untyped-def] # pragma: no cover
     """x = H^-1 g of a positive definite matrix by H = L D L'; H and g are used up.
 
-    Here, because compiling numpy's solver takes longer than all else in this file.
+    Not numpy's solver: that one brings code for copies and error messages along, and all of it would be compiled.
     """
     n = g.size
     for k in range(n):
