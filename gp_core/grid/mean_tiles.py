@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+from numba import njit
 
 from gp_core.compiled import compiled
 from gp_core.grid.axes import Axis
@@ -239,7 +240,7 @@ def _improve(P, factor, b, x, hasty, room, step):  # type: ignore[no-untyped-def
     return np.sqrt(abs(square) / allowed)
 
 
-@compiled(fastmath={"reassoc", "contract"})
+@njit(inline="always")
 def _precondition(factor, residual, step):  # type: ignore[no-untyped-def]
     """step = (U' U)^-1 residual, in the precision of the factor; its product with the residual in float64."""
     for i in range(step.size):

@@ -20,7 +20,7 @@ _ROWS: Final = 8
 """Rows that are added in one pass; the loops below write them out."""
 
 
-@compiled()
+@njit(inline="always")
 def padded(n):  # type: ignore[no-untyped-def]
     """Columns that a matrix of n rows needs here."""
     return -(-n // LANES) * LANES
@@ -68,7 +68,7 @@ def factorise(P):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled(fastmath={"contract"})
+@compiled(inline="always", fastmath={"contract"})
 def invert(U, X, C):  # type: ignore[no-untyped-def]
     """Lower triangle of C = (U' U)^-1; X and C (n, padded n), X is room for the inverse of U', which is lower."""
     n = U.shape[0]
@@ -147,7 +147,7 @@ def product(P, x, out):  # type: ignore[no-untyped-def]
             out[j] += P[i, j] * x[i]
 
 
-@compiled()
+@compiled(inline="always")
 def pack(U, rows):  # type: ignore[no-untyped-def]
     """The rows of the upper triangle one after the other, (n (n + 1) / 2,), each with 1 / U_ii in front."""
     n = U.shape[0]

@@ -58,7 +58,7 @@ class VarianceField(TileField):
         self.pairs[j, i] = out.reshape(self.prior_pairs.shape)
 
 
-@compiled()
+@compiled(fastmath={"contract"})  # as `invert`, which becomes part of it
 def _variance_row(  # type: ignore[no-untyped-def]
     weights, row, first, starts, blocks_x, reduce_y, even_y, odd_y, reduce_x, even_x, odd_x,
     pair, precision, pairs,

@@ -10,7 +10,7 @@ DESCRIPTION = """Compile the inner loops for this CPU, so that the first start o
 
 Run it once after `colcon build` or `pip install`, as the user who will run the node and on the machine that will: the
 result is kept beside the installed sources where they can be written to, else in the user's cache folder, or where
-NUMBA_CACHE_DIR says. It takes about half a minute, and a second where nothing is left to do."""
+NUMBA_CACHE_DIR says. It takes about half a minute, and a few seconds where nothing is left to do."""
 EXAMPLES = """examples:
   gpgmap compile
   NUMBA_CACHE_DIR=/var/cache/gpgmap gpgmap compile      then start the node with the same NUMBA_CACHE_DIR

@@ -201,7 +201,7 @@ def likelihoods(
         for offset, b, conjugate in ((0, still, True), (half, reflected, False)):
             sums = products(a, b, bands, remove_mean, conjugate)
             sums = fft.irfft2(sums, s=(P, P), workers=1, overwrite_x=True)
-            score(sums, remove_mean, least, out[:, offset + start : offset + start + len(a)])
+            score(sums, remove_mean, least, out, offset + start)
 
     in_parallel(fill, range(0, half, chunk), threads)
     return out
@@ -243,15 +243,16 @@ def products(
 
 
 @compiled()
-def score(sums: Field, remove_mean: bool, least: float, out: Field) -> None:  # pragma: no cover
-    """L from the sums, into `out` (bands, K, P, P)."""
-    bands, K, P, _ = out.shape
+def score(sums: Field, remove_mean: bool, least: float, out: Field, first: int) -> None:  # pragma: no cover
+    """L from the sums of K yaws, into `out` (bands, yaws, P, P) from the yaw `first` on."""
+    bands, _, P, _ = out.shape
+    K = sums.shape[0]
     for k in range(K):
         for i in range(P):
             for j in range(P):
                 n = sums[k, 0, i, j]
                 for band in range(bands):
-                    out[band, k, i, j] = 0.0
+                    out[band, first + k, i, j] = 0.0
                     if n < least:
                         continue
                     f = 1 + 3 * band
@@ -267,7 +268,7 @@ def score(sums: Field, remove_mean: bool, least: float, out: Field) -> None:  # 
                     if c <= 0.0 or e_a <= 1e-4 * sums[k, f, i, j] or e_b <= 1e-4 * sums[k, f + 1, i, j]:
                         continue
                     rho2 = min(c * c / (e_a * e_b), np.float32(0.9999))
-                    out[band, k, i, j] = -n * np.log(np.float32(1.0) - rho2)
+                    out[band, first + k, i, j] = -n * np.log(np.float32(1.0) - rho2)
 
 
 @compiled()

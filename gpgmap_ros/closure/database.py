@@ -26,7 +26,7 @@ from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.prior import PosePrior
 from gpgmap_ros.closure.ranking import Ranked, Ranking
 from gpgmap_ros.closure.registration import Registration, in_metres, register_surfaces
-from gpgmap_ros.closure.surface import NotComparable, Surface, surface_of
+from gpgmap_ros.closure.surface import FIELDS, NotComparable, Surface, surface_of
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.storage.atomic import atomic_write
 
@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 MAGIC: Final = b"GPGMAP-CLOSURE\n"
 VERSION: Final = 1
 HEADER: Final = struct.Struct("<IQ32s")  # version, length of the content, its SHA-256
-ARRAYS = ("weight", "height", "slope_x", "slope_y", "height_variance", "slope_variance", "origin", "centre")
+ARRAYS = (*FIELDS, "origin", "centre")
 NUMBERS = ("resolution", "base", "radius", "area")
 
 

@@ -126,17 +126,11 @@ def best_poses(
     return found[distinct_cells(found, len(canvas.yaws), canvas.size, count)]
 
 
-@compiled()
-def with_neighbours(found: Array, size: int) -> NDArray[np.int64]:  # pragma: no cover
+def with_neighbours(found: Array, size: int) -> NDArray[np.int64]:
     """(9 N, 3) number of the yaw, row and column of each pose (N, 4) and of the shifts around it."""
-    out = np.empty((len(found) * len(NEIGHBOURS), 3), np.int64)
-    for n in range(len(found)):
-        for m in range(len(NEIGHBOURS)):
-            row = n * len(NEIGHBOURS) + m
-            out[row, 0] = int(found[n, 0])
-            out[row, 1] = (int(found[n, 1]) + NEIGHBOURS[m, 0]) % size
-            out[row, 2] = (int(found[n, 2]) + NEIGHBOURS[m, 1]) % size
-    return out
+    cells = np.repeat(found[:, None, :3].astype(np.int64), len(NEIGHBOURS), axis=1)
+    cells[:, :, 1:] = (cells[:, :, 1:] + NEIGHBOURS) % size
+    return cells.reshape(-1, 3)
 
 
 @compiled()
@@ -148,8 +142,13 @@ def distinct_cells(found: Array, yaws: int, size: int, count: int) -> NDArray[np
         if total == count or found[n, 3] <= 0.0:
             break
         near = False
-        for m in kept[:total]:
-            turn, dy, dx = np.abs(found[n, :3] - found[m, :3])
+        for k in range(total):
+            m = kept[k]
+            turn, dy, dx = (
+                abs(found[n, 0] - found[m, 0]),
+                abs(found[n, 1] - found[m, 1]),
+                abs(found[n, 2] - found[m, 2]),
+            )
             near |= min(turn, yaws - turn) <= 1 and min(dy, size - dy) <= 1 and min(dx, size - dx) <= 1
         if not near:
             kept[total] = n
@@ -165,7 +164,7 @@ def exact_likelihoods(
     side = b.shape[-1]
     out = np.zeros(len(cells))
     for pose in range(len(cells)):
-        k, dy, dx = cells[pose]
+        k, dy, dx = cells[pose, 0], cells[pose, 1], cells[pose, 2]
         dy, dx = dy - size if 2 * dy >= size else dy, dx - size if 2 * dx >= size else dx
         n, e_a, e_b, c, a_x, a_y, b_x, b_y = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for i in range(max(0, -dy), min(side, side - dy)):
@@ -235,11 +234,11 @@ def weight_products(a: Spectrum, b: Spectrum) -> Spectrum:  # pragma: no cover
 
 
 @njit(inline="always")
-def _between(values, i_0, i_1, j_0, j_1, f, g):  # type: ignore[no-untyped-def] # pragma: no cover
-    """Bilinear, at the shares f and g of the way to the second row and column."""
+def _between(values, m, i_0, i_1, j_0, j_1, f, g):  # type: ignore[no-untyped-def] # pragma: no cover
+    """Of field m, bilinear, at the shares f and g of the way to the second row and column."""
     one = np.float32(1.0)
-    first = (one - g) * values[i_0, j_0] + g * values[i_0, j_1]
-    second = (one - g) * values[i_1, j_0] + g * values[i_1, j_1]
+    first = (one - g) * values[m, i_0, j_0] + g * values[m, i_0, j_1]
+    second = (one - g) * values[m, i_1, j_0] + g * values[m, i_1, j_1]
     return (one - f) * first + f * second
 
 
@@ -257,6 +256,7 @@ def score_between(sharp: Field, smooth: Field, unit: float, least: Field) -> Non
         low[i] = int(at)
         high[i] = (low[i] + 1) % p
         share[i] = at - low[i]
+    sums = np.empty(7, np.float32)
     one, doubt = np.float32(1.0), np.float32(DOUBT)
     for t in range(T):
         for k in range(K):
@@ -267,15 +267,12 @@ def score_between(sharp: Field, smooth: Field, unit: float, least: Field) -> Non
                     c = sharp[t, k, i, j]
                     sharp[t, k, i, j] = 0.0
                     j_0, j_1, g = low[j], high[j], share[j]
-                    n = unit * _between(s[0], i_0, i_1, j_0, j_1, f, g)
+                    n = unit * _between(s, 0, i_0, i_1, j_0, j_1, f, g)
                     if n < least[t]:
                         continue
-                    e_a = unit * _between(s[1], i_0, i_1, j_0, j_1, f, g)
-                    e_b = unit * _between(s[2], i_0, i_1, j_0, j_1, f, g)
-                    a_x = unit * _between(s[3], i_0, i_1, j_0, j_1, f, g)
-                    a_y = unit * _between(s[4], i_0, i_1, j_0, j_1, f, g)
-                    b_x = unit * _between(s[5], i_0, i_1, j_0, j_1, f, g)
-                    b_y = unit * _between(s[6], i_0, i_1, j_0, j_1, f, g)
+                    for m in range(1, 7):
+                        sums[m] = unit * _between(s, m, i_0, i_1, j_0, j_1, f, g)
+                    e_a, e_b, a_x, a_y, b_x, b_y = sums[1], sums[2], sums[3], sums[4], sums[5], sums[6]
                     v_a = e_a - (a_x * a_x + a_y * a_y) / n
                     v_b = e_b - (b_x * b_x + b_y * b_y) / n
                     c -= (a_x * b_x + a_y * b_y) / n

@@ -1,4 +1,7 @@
-"""Reading a surface between its cells, and turning it: what refinement and overlay do with every cell."""
+"""Reading a surface between its cells, and turning it: what refinement and overlay do with every cell.
+
+fields: (6, rows, columns), as in `Surface.fields`
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gp_core.compiled import compiled
-from gpgmap_ros.closure.surface import Field
+from gpgmap_ros.closure.surface import HEIGHT, SLOPE_X, SLOPE_Y, WEIGHT, Field
 
 Array = NDArray[np.float64]
 
@@ -28,30 +31,34 @@ def landed(
 
 
 @compiled()
-def covered(x: float, y: float, w: Field) -> bool:  # pragma: no cover
+def covered(x: float, y: float, fields: Field) -> bool:  # pragma: no cover
     """Whether (x, y) lies between four cells of positive weight."""
-    ny, nx = w.shape
+    _, ny, nx = fields.shape
     if not (x >= 0.0 and y >= 0.0 and x <= nx - 1 and y <= ny - 1):
         return False
     ix, iy = min(int(x), nx - 2), min(int(y), ny - 2)
-    return w[iy, ix] > 0.0 and w[iy, ix + 1] > 0.0 and w[iy + 1, ix] > 0.0 and w[iy + 1, ix + 1] > 0.0
+    for i in range(iy, iy + 2):
+        for j in range(ix, ix + 2):
+            if not fields[WEIGHT, i, j] > 0.0:
+                return False
+    return True
 
 
 @compiled()
-def between(x: float, y: float, field: Field) -> float:  # pragma: no cover
-    """Bilinear interpolation."""
-    ny, nx = field.shape
+def between(x: float, y: float, fields: Field, k: int) -> float:  # pragma: no cover
+    """Bilinear interpolation of field k."""
+    _, ny, nx = fields.shape
     ix, iy = min(int(x), nx - 2), min(int(y), ny - 2)
     fx, fy = x - ix, y - iy
-    low = (1.0 - fx) * field[iy, ix] + fx * field[iy, ix + 1]
-    high = (1.0 - fx) * field[iy + 1, ix] + fx * field[iy + 1, ix + 1]
+    low = (1.0 - fx) * fields[k, iy, ix] + fx * fields[k, iy, ix + 1]
+    high = (1.0 - fx) * fields[k, iy + 1, ix] + fx * fields[k, iy + 1, ix + 1]
     return (1.0 - fy) * low + fy * high
 
 
 @compiled()
-def height_between(x: float, y: float, z: Field, gx: Field, gy: Field) -> float:  # pragma: no cover
+def height_between(x: float, y: float, fields: Field) -> float:  # pragma: no cover
     """Sum of bilinear shares of z_ij + (x - x_ij) . g_ij / 2: exact for a quadratic surface."""
-    ny, nx = z.shape
+    _, ny, nx = fields.shape
     ix, iy = min(int(x), nx - 2), min(int(y), ny - 2)
     fx, fy = x - ix, y - iy
     height = 0.0
@@ -59,7 +66,8 @@ def height_between(x: float, y: float, z: Field, gx: Field, gy: Field) -> float:
         for b in range(2):
             share = (fy if a else 1.0 - fy) * (fx if b else 1.0 - fx)
             i, j = iy + a, ix + b
-            height += share * (z[i, j] + 0.5 * ((fx - b) * gx[i, j] + (fy - a) * gy[i, j]))
+            tangent = (fx - b) * fields[SLOPE_X, i, j] + (fy - a) * fields[SLOPE_Y, i, j]
+            height += share * (fields[HEIGHT, i, j] + 0.5 * tangent)
     return height
 
 
@@ -75,8 +83,12 @@ def turned_slope(R: Array, gx: float, gy: float) -> tuple[float, float]:  # prag
 @compiled()
 def rotation(omega: Array) -> Array:  # pragma: no cover
     """exp of the rotation vector (3,): I + sin(a)/a K + (1 - cos(a))/a^2 K^2 (Rodrigues)."""
-    angle2 = np.sum(omega**2)
+    x, y, z = omega[0], omega[1], omega[2]
+    angle2 = x * x + y * y + z * z
     angle = np.sqrt(angle2)
     s, c = (np.sin(angle) / angle, (1.0 - np.cos(angle)) / angle2) if angle > 1e-6 else (1.0, 0.5)
-    K = np.array([[0.0, -omega[2], omega[1]], [omega[2], 0.0, -omega[0]], [-omega[1], omega[0], 0.0]])
-    return np.eye(3) + s * K + c * np.dot(K, K)
+    R = np.empty((3, 3))
+    R[0, 0], R[0, 1], R[0, 2] = 1.0 - c * (y * y + z * z), c * x * y - s * z, c * x * z + s * y
+    R[1, 0], R[1, 1], R[1, 2] = c * x * y + s * z, 1.0 - c * (x * x + z * z), c * y * z - s * x
+    R[2, 0], R[2, 1], R[2, 2] = c * x * z - s * y, c * y * z + s * x, 1.0 - c * (x * x + y * y)
+    return R

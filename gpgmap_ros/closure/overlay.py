@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log1p
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,18 @@ from numpy.typing import NDArray
 from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.interpolation import FLOOR, between, covered, height_between, landed, turned_slope
-from gpgmap_ros.closure.refinement import Alignment, alignment_of, heights, refine
+from gpgmap_ros.closure.refinement import Alignment, alignment_of, refine
 from gpgmap_ros.closure.search import Candidate
-from gpgmap_ros.closure.surface import Field, Surface
+from gpgmap_ros.closure.surface import (
+    HEIGHT,
+    HEIGHT_VARIANCE,
+    SLOPE_VARIANCE,
+    SLOPE_X,
+    SLOPE_Y,
+    WEIGHT,
+    Field,
+    Surface,
+)
 
 Array = NDArray[np.float64]
 
@@ -44,35 +54,37 @@ def overlay(
 ) -> Overlay:
     """What the two maps say about the cells they share, on every `every`-th cell of the source in x and y."""
     out = overlaid(
-        *heights(source), source.slope_variance, *heights(target), target.slope_variance,
-        source.centre, alignment.R, alignment.t, every, config.use_variance,
-    )  # fmt: skip
+        source.fields, target.fields, source.centre, alignment.R, alignment.t, every, config.use_variance
+    )
     return Overlay(out[0], out[1], out[2], out[3:5], out[5:7], out[7], out[8:11])
 
 
 @compiled()
 def overlaid(
-    w_a: Field, z_a: Field, gx_a: Field, gy_a: Field, v_a: Field, u_a: Field,
-    w_b: Field, z_b: Field, gx_b: Field, gy_b: Field, v_b: Field, u_b: Field,
-    source_centre: Array, R: Array, t: Array, every: int, variances: bool,
-) -> Array:  # fmt: skip # pragma: no cover
+    a: Field, b: Field, source_centre: Array, R: Array, t: Array, every: int, variances: bool
+) -> Array:  # pragma: no cover
     """(11, rows, columns): the fields of an Overlay in order."""
-    ny, nx = w_a.shape
+    _, ny, nx = a.shape
     out = np.zeros((11, (ny + every - 1) // every, (nx + every - 1) // every))
     for row in range(out.shape[1]):
         for column in range(out.shape[2]):
             i, j = row * every, column * every
-            if w_a[i, j] <= 0.0:
+            if a[WEIGHT, i, j] <= 0.0:
                 continue
-            qx, qy, qz = landed(i, j, z_a[i, j], source_centre, R, t)
-            if not covered(qx, qy, w_b):
+            qx, qy, qz = landed(i, j, a[HEIGHT, i, j], source_centre, R, t)
+            if not covered(qx, qy, b):
                 continue
-            out[0, row, column] = w_a[i, j] * between(qx, qy, w_b)
-            out[1, row, column] = qz - height_between(qx, qy, z_b, gx_b, gy_b)
-            out[2, row, column] = (v_a[i, j] + between(qx, qy, v_b) if variances else 1.0) + FLOOR
-            out[3, row, column], out[4, row, column] = turned_slope(R, gx_a[i, j], gy_a[i, j])
-            out[5, row, column], out[6, row, column] = between(qx, qy, gx_b), between(qx, qy, gy_b)
-            out[7, row, column] = (u_a[i, j] + between(qx, qy, u_b) if variances else 1.0) + FLOOR
+            v, u = 1.0, 1.0
+            if variances:
+                v = a[HEIGHT_VARIANCE, i, j] + between(qx, qy, b, HEIGHT_VARIANCE)
+                u = a[SLOPE_VARIANCE, i, j] + between(qx, qy, b, SLOPE_VARIANCE)
+            out[0, row, column] = a[WEIGHT, i, j] * between(qx, qy, b, WEIGHT)
+            out[1, row, column] = qz - height_between(qx, qy, b)
+            out[2, row, column] = v + FLOOR
+            out[3, row, column], out[4, row, column] = turned_slope(R, a[SLOPE_X, i, j], a[SLOPE_Y, i, j])
+            out[5, row, column] = between(qx, qy, b, SLOPE_X)
+            out[6, row, column] = between(qx, qy, b, SLOPE_Y)
+            out[7, row, column] = u + FLOOR
             out[8, row, column], out[9, row, column], out[10, row, column] = qx, qy, qz
     return out
 
@@ -94,48 +106,46 @@ def promise(
     -(shared cells) log(1 - rho^2) min(1, lambda_g / lambda_z),   0 where too little is shared.
     """
     total = likeness_sums(
-        *heights(source), source.slope_variance, *heights(target), target.slope_variance,
-        source.centre, alignment.R, alignment.t, every, config.use_variance,
-    )  # fmt: skip
-    return float(worth(total, every, config.min_overlap * min(source.area, target.area)))
+        source.fields, target.fields, source.centre, alignment.R, alignment.t, every, config.use_variance
+    )
+    return worth(total, every, config.min_overlap * min(source.area, target.area))
 
 
-@compiled()
-def worth(total: Array, every: int, least: float) -> float:  # pragma: no cover
+def worth(total: Array, every: int, least: float) -> float:
     """The value of `promise` from the sums (10,) of `likeness_sums`; 0 where fewer than `least` cells are shared."""
-    shared, a_x, a_y, b_x, b_y, energy_a, energy_b, product, chi_z, chi_g = total
-    if shared * every**2 < least:
+    shared, a_x, a_y, b_x, b_y, energy_a, energy_b, product, chi_z, chi_g = total.tolist()
+    if shared <= 0.0 or shared * every**2 < least:
         return 0.0
     product -= (a_x * b_x + a_y * b_y) / shared
-    energies = (energy_a - (a_x**2 + a_y**2) / shared) * (energy_b - (b_x**2 + b_y**2) / shared)
+    energies = (energy_a - (a_x * a_x + a_y * a_y) / shared) * (energy_b - (b_x * b_x + b_y * b_y) / shared)
     if product <= 0.0 or energies <= 0.0:
         return 0.0
-    rho2 = min(product**2 / energies, 0.9999)
-    return -shared * np.log1p(-rho2) * min(1.0, 0.5 * chi_g / max(chi_z, 1e-12))
+    rho2 = min(product * product / energies, 0.9999)
+    return -shared * log1p(-rho2) * min(1.0, 0.5 * chi_g / max(chi_z, 1e-12))
 
 
 @compiled()
 def likeness_sums(
-    w_a: Field, z_a: Field, gx_a: Field, gy_a: Field, v_a: Field, u_a: Field,
-    w_b: Field, z_b: Field, gx_b: Field, gy_b: Field, v_b: Field, u_b: Field,
-    source_centre: Array, R: Array, t: Array, every: int, variances: bool,
-) -> Array:  # fmt: skip # pragma: no cover
+    a: Field, b: Field, source_centre: Array, R: Array, t: Array, every: int, variances: bool
+) -> Array:  # pragma: no cover
     """(10,) weighted sums over the shared cells: 1, a (2), b (2), |a|^2, |b|^2, a . b, r_z^2 / v, |r_g|^2 / u."""
-    ny, nx = w_a.shape
     total = np.zeros(10)
-    for i in range(0, ny, every):
-        for j in range(0, nx, every):
-            if w_a[i, j] <= 0.0:
+    for i in range(0, a.shape[1], every):
+        for j in range(0, a.shape[2], every):
+            if a[WEIGHT, i, j] <= 0.0:
                 continue
-            qx, qy, qz = landed(i, j, z_a[i, j], source_centre, R, t)
-            if not covered(qx, qy, w_b):
+            qx, qy, qz = landed(i, j, a[HEIGHT, i, j], source_centre, R, t)
+            if not covered(qx, qy, b):
                 continue
-            w = w_a[i, j] * between(qx, qy, w_b)
-            r = qz - height_between(qx, qy, z_b, gx_b, gy_b)
-            ax, ay = turned_slope(R, gx_a[i, j], gy_a[i, j])
-            bx, by = between(qx, qy, gx_b), between(qx, qy, gy_b)
-            v = (v_a[i, j] + between(qx, qy, v_b) if variances else 1.0) + FLOOR
-            u = (u_a[i, j] + between(qx, qy, u_b) if variances else 1.0) + FLOOR
+            w = a[WEIGHT, i, j] * between(qx, qy, b, WEIGHT)
+            r = qz - height_between(qx, qy, b)
+            ax, ay = turned_slope(R, a[SLOPE_X, i, j], a[SLOPE_Y, i, j])
+            bx, by = between(qx, qy, b, SLOPE_X), between(qx, qy, b, SLOPE_Y)
+            v, u = 1.0, 1.0
+            if variances:
+                v = a[HEIGHT_VARIANCE, i, j] + between(qx, qy, b, HEIGHT_VARIANCE)
+                u = a[SLOPE_VARIANCE, i, j] + between(qx, qy, b, SLOPE_VARIANCE)
+            v, u = v + FLOOR, u + FLOOR
             total[0] += w
             total[1] += w * ax
             total[2] += w * ay

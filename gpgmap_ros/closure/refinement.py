@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from gp_core.compiled import compiled
@@ -30,7 +31,15 @@ from gpgmap_ros.closure.interpolation import (
     turned_slope,
 )
 from gpgmap_ros.closure.search import Candidate
-from gpgmap_ros.closure.surface import Field, Surface
+from gpgmap_ros.closure.surface import (
+    HEIGHT,
+    HEIGHT_VARIANCE,
+    SLOPE_X,
+    SLOPE_Y,
+    WEIGHT,
+    Field,
+    Surface,
+)
 
 Array = NDArray[np.float64]
 
@@ -85,12 +94,11 @@ def refine(
     """Gauss-Newton from `start`, on every `every`-th cell in x and y, at most `steps` steps."""
     t, scale = start.t, start.scale
     if scale <= 0.0:
-        step = height_step(
-            source.weight, source.height, target.weight, target.height, source.centre, start.R, t, every
+        t = t + np.array(
+            [0.0, 0.0, height_step(source.fields, target.fields, source.centre, start.R, t, every)]
         )
-        t = t + np.array([0.0, 0.0, step])
     R, t, centre, (scale, shared, taken, moved) = descend(
-        *heights(source), *heights(target), source.centre, np.ascontiguousarray(start.R), t, start.centre, scale, every,
+        source.fields, target.fields, source.centre, np.ascontiguousarray(start.R), t, start.centre, scale, every,
         config.use_variance, tilt_information(config, every), source.radius, steps,
     )  # fmt: skip
     return Alignment(R, t, centre, scale, shared * every**2, start.steps + int(taken), bool(moved < SETTLED))
@@ -102,38 +110,35 @@ def tilt_information(config: ClosureConfig, every: int) -> float:
     return float(INDEPENDENT_EVERY**2 / every**2 * np.deg2rad(config.tilt_std) ** -2.0)
 
 
-def heights(surface: Surface) -> tuple[Field, ...]:
-    return surface.weight, surface.height, surface.slope_x, surface.slope_y, surface.height_variance
+@njit(inline="always")
+def normal_equations(  # type: ignore[no-untyped-def]
+    a, b, source_centre, R, t, centre, scale, every, variances, H, g, total
+):  # pragma: no cover
+    """H (6, 6) and g (6,) of H step = g over (x, y, z, roll, pitch, yaw) about `centre`; total (6,).
 
-
-@compiled()
-def normal_equations(
-    w_a: Field, z_a: Field, gx_a: Field, gy_a: Field, v_a: Field,
-    w_b: Field, z_b: Field, gx_b: Field, gy_b: Field, v_b: Field,
-    source_centre: Array, R: Array, t: Array, centre: Array, scale: float, every: int, variances: bool,
-) -> tuple[Array, Array, Array]:  # fmt: skip # pragma: no cover
-    """H (6, 6) and b (6,) of H step = b over (x, y, z, roll, pitch, yaw) about `centre`; totals (6,).
-
-    totals: shared weight, cells, lambda, middle of the shared cells (3,)
+    total: shared weight, cells, lambda, middle of the shared cells (3,)
     scale: lambda of the step before; 0 asks for a first one, and weights by the variances alone.
     """
-    ny, nx = w_a.shape
-    H, b, total = np.zeros((6, 6)), np.zeros(6), np.zeros(6)
+    H[:] = 0.0
+    g[:] = 0.0
+    total[:] = 0.0
     J = np.zeros(6)
-    for i in range(0, ny, every):
-        for j in range(0, nx, every):
-            if w_a[i, j] <= 0.0:
+    for i in range(0, a.shape[1], every):
+        for j in range(0, a.shape[2], every):
+            if a[WEIGHT, i, j] <= 0.0:
                 continue
-            qx, qy, qz = landed(i, j, z_a[i, j], source_centre, R, t)
-            if not covered(qx, qy, w_b):
+            qx, qy, qz = landed(i, j, a[HEIGHT, i, j], source_centre, R, t)
+            if not covered(qx, qy, b):
                 continue
-            ax, ay = turned_slope(R, gx_a[i, j], gy_a[i, j])
-            gx, gy = 0.5 * (ax + between(qx, qy, gx_b)), 0.5 * (ay + between(qx, qy, gy_b))
-            r = qz - height_between(qx, qy, z_b, gx_b, gy_b)
-            variance = (v_a[i, j] + between(qx, qy, v_b) if variances else 1.0) + FLOOR
+            ax, ay = turned_slope(R, a[SLOPE_X, i, j], a[SLOPE_Y, i, j])
+            gx, gy = 0.5 * (ax + between(qx, qy, b, SLOPE_X)), 0.5 * (ay + between(qx, qy, b, SLOPE_Y))
+            r = qz - height_between(qx, qy, b)
+            variance = (
+                a[HEIGHT_VARIANCE, i, j] + between(qx, qy, b, HEIGHT_VARIANCE) if variances else 1.0
+            ) + FLOOR
             squared = r * r / variance
             trust = (NU + 1.0) / (NU + squared / scale) if scale > 0.0 else 1.0
-            weight = w_a[i, j] * between(qx, qy, w_b)
+            weight = a[WEIGHT, i, j] * between(qx, qy, b, WEIGHT)
             total[0] += weight
             total[1] += 1.0
             total[2] += trust * squared
@@ -147,7 +152,7 @@ def normal_equations(
             J[5] = gx * dy - gy * dx
             factor = trust / (variance * (scale if scale > 0.0 else 1.0))
             for m in range(6):
-                b[m] -= factor * J[m] * r
+                g[m] -= factor * J[m] * r
                 for n in range(m, 6):
                     H[m, n] += factor * J[m] * J[n]
     for m in range(6):
@@ -155,25 +160,23 @@ def normal_equations(
             H[m, n] = H[n, m]
     if total[1] > 0.0:
         total[2] /= total[1]
-        total[3:] /= total[0]
-    return H, b, total
+        for m in range(3, 6):
+            total[m] /= total[0]
 
 
 @compiled()
 def descend(
-    w_a: Field, z_a: Field, gx_a: Field, gy_a: Field, v_a: Field,
-    w_b: Field, z_b: Field, gx_b: Field, gy_b: Field, v_b: Field,
-    source_centre: Array, R: Array, t: Array, centre: Array, scale: float, every: int, variances: bool,
-    tilt_information: float, radius: float, steps: int,
+    a: Field, b: Field, source_centre: Array, R: Array, t: Array, centre: Array, scale: float, every: int,
+    variances: bool, tilt_information: float, radius: float, steps: int,
 ) -> tuple[Array, Array, Array, tuple[float, float, int, float]]:  # fmt: skip # pragma: no cover
     """R, t, centre after at most `steps` steps; lambda, shared weight, steps taken, motion in the last one (cells)."""
+    R, t, centre = R.copy(), t.copy(), centre.copy()
+    H, g, total = np.empty((6, 6)), np.empty(6), np.empty(6)
+    step, last = np.empty(6), np.zeros(6)
+    arm = np.empty(3)
     shared, taken, moved = 0.0, 0, np.inf
-    last = np.zeros(6)
     for _ in range(steps):
-        H, b, total = normal_equations(
-            w_a, z_a, gx_a, gy_a, v_a, w_b, z_b, gx_b, gy_b, v_b,
-            source_centre, R, t, centre, scale, every, variances,
-        )  # fmt: skip
+        normal_equations(a, b, source_centre, R, t, centre, scale, every, variances, H, g, total)
         shared, scale = total[0], max(total[2], 1e-12)
         if total[1] < FEWEST_CELLS:
             moved = np.inf
@@ -181,45 +184,111 @@ def descend(
         roll, pitch = -R[1, 2], R[0, 2]
         H[3, 3] += tilt_information
         H[4, 4] += tilt_information
-        b[3] -= tilt_information * roll
-        b[4] -= tilt_information * pitch
+        g[3] -= tilt_information * roll
+        g[4] -= tilt_information * pitch
         for m in range(6):
             # The second part holds what nothing else does, as on a frozen lake; H[2, 2] is the weight of all cells.
             H[m, m] += 1e-6 * H[m, m] + 1e-9 * H[2, 2]
-        step = np.linalg.solve(H, b)
+        back = 0.0  # last' H step
+        for m in range(6):
+            back += last[m] * g[m]
+        solve_definite(H, g, step)
         length = np.hypot(step[0], step[1])
-        if length > LONGEST_STEP:
-            step *= LONGEST_STEP / length
-        moved = np.hypot(step[0], step[1]) + np.sqrt(np.sum(step[3:] ** 2)) * radius
-        if np.dot(step, np.dot(H, last)) < 0.0:  # back to where it came from: the answer lies between
-            step *= 0.5
-        last = step
+        shorter = LONGEST_STEP / length if length > LONGEST_STEP else 1.0
+        moved = shorter * (length + np.sqrt(step[3] ** 2 + step[4] ** 2 + step[5] ** 2) * radius)
+        if back < 0.0:  # back to where it came from: the answer lies between
+            shorter *= 0.5
+        for m in range(6):
+            step[m] *= shorter
+            last[m] = step[m]
         turn = rotation(step[3:])
-        t = centre + step[:3] + np.dot(turn, t - centre)
-        R = np.dot(turn, R)
-        centre = total[3:].copy()
+        for m in range(3):
+            arm[m] = t[m] - centre[m]
+        for m in range(3):
+            t[m] = centre[m] + step[m] + turn[m, 0] * arm[0] + turn[m, 1] * arm[1] + turn[m, 2] * arm[2]
+        for n in range(3):
+            for m in range(3):
+                arm[m] = R[m, n]
+            for m in range(3):
+                R[m, n] = turn[m, 0] * arm[0] + turn[m, 1] * arm[1] + turn[m, 2] * arm[2]
+        for m in range(3):
+            centre[m] = total[3 + m]
         taken += 1
         if moved < ENOUGH:
             break
     return R, t, centre, (scale, shared, taken, moved)
 
 
+@njit(inline="always")
+def solve_definite(H, g, x):  # type: ignore[no-untyped-def] # pragma: no cover
+    """x = H^-1 g of a positive definite matrix by H = L D L'; H and g are used up.
+
+    Not numpy's solver: that one brings code for copies and error messages along, and all of it would be compiled.
+    """
+    n = g.size
+    for k in range(n):
+        for i in range(k + 1, n):
+            ratio = H[i, k] / H[k, k]
+            g[i] -= ratio * g[k]
+            for j in range(i, n):
+                H[i, j] -= ratio * H[k, j]
+                H[j, i] = H[i, j]
+    for k in range(n - 1, -1, -1):
+        x[k] = g[k]
+        for j in range(k + 1, n):
+            x[k] -= H[k, j] * x[j]
+        x[k] /= H[k, k]
+
+
 @compiled()
 def height_step(
-    w_a: Field, z_a: Field, w_b: Field, z_b: Field, source_centre: Array, R: Array, t: Array, every: int
+    a: Field, b: Field, source_centre: Array, R: Array, t: Array, every: int
 ) -> float:  # pragma: no cover
     """Median height of the target over the source, in cells, from the nearest cells; 0 where they share nothing."""
-    ny, nx = w_b.shape
-    steps = np.empty(w_a.size)
+    _, ny, nx = b.shape
+    steps = np.empty(a.shape[1] * a.shape[2])
     count = 0
-    for i in range(0, w_a.shape[0], every):
-        for j in range(0, w_a.shape[1], every):
-            if w_a[i, j] <= 0.0:
+    for i in range(0, a.shape[1], every):
+        for j in range(0, a.shape[2], every):
+            if a[WEIGHT, i, j] <= 0.0:
                 continue
-            qx, qy, qz = landed(i, j, z_a[i, j], source_centre, R, t)
+            qx, qy, qz = landed(i, j, a[HEIGHT, i, j], source_centre, R, t)
             x, y = round(qx), round(qy)
-            if x < 0 or y < 0 or x >= nx or y >= ny or w_b[y, x] <= 0.0:
+            if x < 0 or y < 0 or x >= nx or y >= ny or b[WEIGHT, y, x] <= 0.0:
                 continue
-            steps[count] = z_b[y, x] - qz
+            steps[count] = b[HEIGHT, y, x] - qz
             count += 1
-    return float(np.median(steps[:count])) if count else 0.0
+    if count == 0:
+        return 0.0
+    upper = smallest(steps, count, count // 2)
+    if count % 2:
+        return upper
+    lower = steps[0]  # what is smaller now stands before it
+    for k in range(1, count // 2):
+        lower = max(lower, steps[k])
+    return 0.5 * (lower + upper)
+
+
+@njit(inline="always")
+def smallest(values, count, rank):  # type: ignore[no-untyped-def] # pragma: no cover
+    """The value of this rank, from 0, of the first `count`; none before it is larger afterwards (Hoare's selection)."""
+    first, last = 0, count - 1
+    while first < last:
+        pivot = values[(first + last) // 2]
+        i, j = first, last
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if rank <= j:
+            last = j
+        elif rank >= i:
+            first = i
+        else:
+            break
+    return values[rank]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from gp_core.compiled import compiled
@@ -70,8 +71,8 @@ def maxima(scores: Field, canvas: Canvas) -> list[Candidate]:
     return [Candidate(float(poses[k, 0]), poses[k, 1:], float(values[k])) for k in order]
 
 
-@compiled()
-def tops_neighbours(scores: Field, k: int, i: int, j: int) -> bool:  # pragma: no cover
+@njit(inline="always")
+def tops_neighbours(scores, k, i, j):  # type: ignore[no-untyped-def] # pragma: no cover
     K, P, _ = scores.shape
     for yaw in range(max(k - 1, 0), min(k + 2, K)):
         for row in (i - 1, i, (i + 1) % P):

@@ -114,9 +114,15 @@ def highest(
                 best[i, j] = max(best[i, j], scores[k, i, j])
     out = np.empty((count, 4))
     for found in range(count):
-        cell = int(np.argmax(best))
-        row, column = cell // P, cell % P
-        k_best = int(np.argmax(scores[:, row, column]))
+        row, column = 0, 0
+        for i in range(P):
+            for j in range(P):
+                if best[i, j] > best[row, column]:
+                    row, column = i, j
+        k_best = 0
+        for k in range(1, K):
+            if scores[k, row, column] > scores[k_best, row, column]:
+                k_best = k
         value = scores[k_best, row, column]
         if value <= 0.0:
             return out[:found]

@@ -6,6 +6,8 @@ import numpy as np
 
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.database import ClosureDatabase
+from gpgmap_ros.closure.repetition import repetition
+from gpgmap_ros.closure.surface import surface_of
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
 
 CELLS = 40
@@ -13,10 +15,12 @@ CELLS = 40
 
 
 def warm_up(config: ClosureConfig | None = None) -> None:
-    """Compare two small maps of one place, from the ranking to the covariance."""
+    """Compare two small maps of one place, from the ranking to the covariance, and one with itself."""
+    config = config or ClosureConfig()
     database = ClosureDatabase(config)
     database.add("first", _bumps(0))
     database.closures(_bumps(1))
+    repetition(surface_of(_bumps(0), config), config)  # asked for in cases of doubt only
 
 
 def _bumps(seed: int) -> GPGMap:

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from gpgmap_ros.closure.warm_up import warm_up as warm_up_closures
-from gpgmap_ros.config import Config
+from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.pipeline import MappingPipeline
 
+OPTIONAL: dict[str, Any] = {"filter.voxel_size": 0.1, "filter.lowest_surface": True}
+"""Settings that need loops of their own, and are off unless the user asks for them."""
+
+
+def compile_mapping(config: Config) -> None:
+    """What the node compiles, and what it needs with other settings and with clouds in float64."""
+    MappingPipeline(config).warm_up()
+    MappingPipeline(with_settings(config, OPTIONAL)).warm_up(np.float64)
+
+
 PARTS: dict[str, Callable[[Config], None]] = {
-    "mapping": lambda config: MappingPipeline(config).warm_up(),
+    "mapping": compile_mapping,
     "loop closure": lambda config: warm_up_closures(config.closure),
 }
 """What there is to compile, in the order in which a robot needs it."""

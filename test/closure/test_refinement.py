@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.interpolation import height_between, rotation, turned_slope
 from gpgmap_ros.closure.overlay import overlay
-from gpgmap_ros.closure.refinement import Alignment, heights, normal_equations, refine
+from gpgmap_ros.closure.refinement import Alignment, normal_equations, refine, smallest, solve_definite
 from gpgmap_ros.closure.surface import surface_of
 from gpgmap_ros.closure.verification import likeness, unit_variance
 
@@ -21,13 +21,14 @@ CONFIG = ClosureConfig()
 def test_interpolation_is_exact_for_a_quadratic():
     y, x = np.mgrid[0:6, 0:6].astype(np.float32)
     z, gx, gy = 0.3 * x**2 - 0.2 * x * y + 0.1 * y**2 + x, 0.6 * x - 0.2 * y + 1.0, -0.2 * x + 0.2 * y
+    fields = np.stack([np.ones_like(z), z, gx, gy])
     for px, py in ((2.3, 3.8), (0.0, 0.0), (4.5, 1.25), (5.0, 5.0)):
         expected = 0.3 * px**2 - 0.2 * px * py + 0.1 * py**2 + px
-        assert abs(height_between(px, py, z, gx, gy) - expected) < 1e-5
+        assert abs(height_between(px, py, fields) - expected) < 1e-5
 
 
 def test_the_gradient_is_that_of_the_cost(world: World):
-    """b is minus half the derivative of the weighted squares, for one surface against itself moved a little."""
+    """g is minus half the derivative of the weighted squares, for one surface against itself moved a little."""
     map_, _ = world.map_at((100.0, 100.0), 1)
     surface = surface_of(map_, CONFIG)
     t0 = np.array([*surface.centre, 0.0])
@@ -41,14 +42,33 @@ def test_the_gradient_is_that_of_the_cost(world: World):
     offset = np.array([0.3, -0.2, 0.1, 0.004, -0.003, 0.01])
     turn = rotation(offset[3:])
     R, t = turn, centre + offset[:3] + turn @ (t0 - centre)
-    H, b, _ = normal_equations(
-        *heights(surface), *heights(surface), surface.centre, R, t, centre, 0.0, 1, False
-    )
-    step = np.linalg.solve(H, b)
+    H, g, total = np.empty((6, 6)), np.empty(6), np.empty(6)
+    normal_equations(surface.fields, surface.fields, surface.centre, R, t, centre, 0.0, 1, False, H, g, total)
+    step = np.linalg.solve(H, g)
     # one step must take most of the offset away: the linearisation is right in all six directions
     before, after = residual(offset), residual(offset + step)
     assert np.sum(after**2) < 0.05 * np.sum(before**2)
     np.testing.assert_allclose(step, -offset, atol=0.25 * np.abs(offset).max())
+
+
+def test_a_definite_system_is_solved():
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        A, g, x = rng.normal(size=(9, 6)) * [1e3, 1.0, 1e-2, 1.0, 10.0, 1.0], rng.normal(size=6), np.empty(6)
+        H = A.T @ A
+        expected = np.linalg.solve(H, g)
+        solve_definite(H, g, x)
+        np.testing.assert_allclose(x, expected, rtol=1e-9)
+
+
+def test_a_value_of_any_rank_is_found():
+    rng = np.random.default_rng(1)
+    for count in (1, 2, 3, 10, 101):
+        for values in (rng.normal(size=count), rng.integers(0, 4, count).astype(float), np.zeros(count)):
+            for rank in {0, count // 2, count - 1}:
+                room = np.append(values, -np.inf)  # beyond the count: not looked at
+                assert smallest(room, count, rank) == np.sort(values)[rank]
+                assert room[:rank].max(initial=-np.inf) <= room[rank]
 
 
 def test_rotation_is_a_rotation():

@@ -249,5 +249,5 @@ def test_the_doctor_follows_the_transforms_of_a_robot_in_its_namespace(
     source = CloudSource(client, topic="/rover/points", start=int(time.time()))
     source._transforms = client.node.create_publisher(TFMessage, "/rover/tf", QoSProfile(depth=100))
     doctor = start("doctor", str(executables / "gpgmap"), "doctor", "--live", "--seconds", "15")
-    client.spin_until(lambda: source.publish() or not doctor.running(), "the doctor to end", 120.0)
+    client.spin_until(lambda: source.publish() or not doctor.running(), "the doctor to end")
     assert "odom <- lidar" in doctor.tail(50)
