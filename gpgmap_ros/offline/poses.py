@@ -75,12 +75,19 @@ class Transforms:
         self.buffer = TransformBuffer(HORIZON)
 
     def insert(self, message: Any, topic: str) -> None:
+        """ValueError, for the last that is wrong, once all others of the message are in."""
         static = topic.endswith("tf_static")
+        wrong: ValueError | None = None
         for item in message.transforms:
             parent, child = frame(item.header.frame_id), frame(item.child_frame_id)
-            self.buffer.insert(
-                parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static
-            )
+            try:
+                self.buffer.insert(
+                    parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static
+                )
+            except ValueError as error:
+                wrong = error
+        if wrong is not None:
+            raise wrong
 
     def lookup(self, target: str, source: str, stamp: int) -> Array:
         return self.buffer.lookup(target, source, stamp)
