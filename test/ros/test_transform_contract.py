@@ -147,13 +147,6 @@ def test_nothing_is_known_at_first(empty: TransformTree) -> None:
     assert empty.newest("map", "lidar") is None
 
 
-def test_a_loop_is_refused_not_followed(empty: TransformTree) -> None:
-    empty.insert("a", "b", T0, at(1.0), static=True)
-    empty.insert("b", "a", T0, at(1.0), static=True)
-    empty.insert("world", "c", T0, at(1.0), static=True)
-    assert refusal(empty, "c", "a", T0)[0] == "not_connected"
-
-
 @pytest.mark.parametrize("frames", [("base_footprint", "lidar"), ("odom", "base")])
 def test_no_time_is_lost_where_none_is_given(
     buffer: TransformTree, frames: tuple[str, str], monkeypatch: pytest.MonkeyPatch
