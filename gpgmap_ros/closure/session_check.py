@@ -14,6 +14,8 @@ Pair = tuple[int, int]
 
 LARGEST = 1e7
 """Metres: nothing is farther from where its drive began."""
+LONGEST = 1e9
+"""Metres: no drive is longer."""
 
 
 def check_session(stations: Iterable[Station], found: Mapping[Pair, Found], rejected: Iterable[Pair]) -> None:
@@ -45,7 +47,7 @@ def check_station(station: Station, driven: float) -> None:
     if station.id < 0:
         raise ValueError(f"{what} has a negative number")
     for name, value in (("driven", station.driven), ("length", station.length), ("radius", station.radius)):
-        if not 0.0 <= value < np.inf:
+        if not 0.0 <= value <= LONGEST:
             raise ValueError(f"{what}: its {name} is {value}")
     if station.driven < driven:
         raise ValueError(

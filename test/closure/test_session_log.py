@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import PATIENCE
+from session_writer import CONFIG, hills, shifted, submap_of, write_submaps
 
-from gpgmap_ros.closure import ClosureConfig, LoopCloser
+from gpgmap_ros.closure import LoopCloser
 from gpgmap_ros.closure.consistency import Closure
 from gpgmap_ros.closure.session_file import read_session, write_session
 from gpgmap_ros.closure.session_log import SessionLog, log_path
 from gpgmap_ros.closure.stations import Found, Station
 from gpgmap_ros.geometry import inverse
-from gpgmap_ros.mapping import ArchiveError, GPGMap, gpgmap_from_points
-from gpgmap_ros.mapping.submaps import Submap, Track
-
-CONFIG = ClosureConfig(threads=1, min_path=1e6)
+from gpgmap_ros.mapping import ArchiveError, GPGMap
 
 
 @pytest.fixture(scope="module")
 def ground() -> GPGMap:
-    rng = np.random.default_rng(0)
-    xy = rng.uniform(-8.0, 8.0, (2000, 2))
-    return gpgmap_from_points(np.column_stack([xy, np.sin(xy[:, 0]) + np.cos(xy[:, 1] / 2.0)]), 1.0)
-
-
-def shifted(x: float) -> np.ndarray:
-    T = np.eye(4)
-    T[0, 3] = x
-    return T
-
-
-def submap_of(number: int, ground: GPGMap) -> Submap:
-    stamps = number * 1000 + np.arange(40, dtype=np.int64)
-    track = Track(stamps, np.array([shifted(0.1 * k) for k in range(40)]))
-    return Submap(
-        number, 5, shifted(4.0 * number), ground, number * 1000, number * 1000 + 900, 4.0, "x", track
-    )
+    return hills()
 
 
 def content(closer: LoopCloser) -> list[object]:
@@ -270,3 +256,34 @@ def test_an_old_file_is_read_and_goes_on_with_a_log(ground: GPGMap, tmp_path: Pa
     closer.keep(path)
     assert log_path(path).exists()
     assert len(LoopCloser.load(path, CONFIG, lambda _: ground).stations) == 41
+
+
+def test_a_writer_killed_at_any_moment_loses_nothing_that_it_kept(tmp_path: Path) -> None:
+    """Twenty times kill -9 of a real process, while records are appended and merged into the file."""
+    path = tmp_path / "closures.npz"
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["gpgmap_ros.closure"])  # imported once, not twenty times
+    rng = np.random.default_rng()
+    newest = -1
+    for _ in range(20):
+        announcements, sender = processes.Pipe(duplex=False)
+        writer = processes.Process(target=write_submaps, args=(path, sender), daemon=True)
+        writer.start()
+        sender.close()
+        try:
+            for _ in range(int(rng.integers(1, 8))):
+                assert announcements.poll(PATIENCE), "the writer does nothing"
+                newest = announcements.recv()
+            time.sleep(rng.uniform(0.0, 0.02))
+        finally:
+            writer.kill()
+            writer.join()
+        with contextlib.suppress(EOFError):
+            while True:
+                newest = announcements.recv()
+        announcements.close()
+        closer = LoopCloser.load(path, CONFIG)
+        ids = [station.id for station in closer.stations]
+        assert ids == list(range(len(ids)))
+        assert len(ids) > newest, f"submap {newest} was kept, and is lost"
+        assert [closure.reason for closure in closer.closures] == [f"refused {id}" for id in ids[1:]]
