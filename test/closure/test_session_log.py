@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import shutil
 import time
 from dataclasses import replace
@@ -16,11 +17,12 @@ from session_writer import CONFIG, hills, shifted, submap_of, write_submaps
 
 from gpgmap_ros.closure import LoopCloser
 from gpgmap_ros.closure.consistency import Closure
-from gpgmap_ros.closure.session_file import read_session, write_session
+from gpgmap_ros.closure.session_file import KIND, read_session, write_session
 from gpgmap_ros.closure.session_log import SessionLog, log_path
 from gpgmap_ros.closure.stations import Found, Station
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import ArchiveError, GPGMap
+from gpgmap_ros.mapping.archive import read_archive, write_archive
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +194,7 @@ INDEFINITE = np.diag([1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
         ("track", "track"),
         ("twice", "twice"),
         ("driven", "driven"),
+        ("driven too far", "driven"),
         ("closure pose", "rigid"),
         ("covariance", "positive definite"),
         ("nan covariance", "positive definite"),
@@ -216,6 +219,8 @@ def test_a_file_that_means_nothing_is_refused(what: str, why: str, tmp_path: Pat
         stations.append(stations[1])
     elif what == "driven":
         stations[1] = replace(stations[1], driven=float("nan"))
+    elif what == "driven too far":
+        stations[3] = replace(stations[3], driven=1e300)
     elif what == "closure pose":
         found = with_closure(found, T_target_source=NAN_POSE)
     elif what == "covariance":
@@ -243,6 +248,28 @@ def test_a_file_that_means_nothing_is_refused(what: str, why: str, tmp_path: Pat
     log = SessionLog.begin(path, 0, 0)
     assert log.append([(station, found if k == 3 else {}) for k, station in enumerate(stations)], rejected)
     with pytest.raises(ArchiveError, match=why):
+        LoopCloser.load(path, CONFIG)
+
+
+@pytest.mark.parametrize(
+    "name", ["T_odom_submap", "track_poses", "track_stamps", "T_target_source", "covariance"]
+)
+@pytest.mark.parametrize("kind", ["?", "f4", "c16"])
+def test_arrays_of_another_type_are_refused(name: str, kind: str, tmp_path: Path) -> None:
+    """The checksum is right, and identities are rigid whatever their type: sums over them are not."""
+    path = tmp_path / "closures.npz"
+    write_session(path, *session(4), [], False)
+    values, arrays = read_archive(path, KIND)
+    write_archive(path, KIND, values, {**arrays, name: arrays[name].astype(kind)})
+    with pytest.raises(ArchiveError, match="its content makes no sense"):
+        LoopCloser.load(path, CONFIG)
+
+
+def test_a_log_that_is_no_regular_file_is_refused(ground: GPGMap, tmp_path: Path) -> None:
+    path = tmp_path / "closures.npz"
+    LoopCloser(CONFIG).keep(path)
+    os.mkfifo(log_path(path))
+    with pytest.raises(ArchiveError, match=r"closures\.log: cannot be read: it is no regular file"):
         LoopCloser.load(path, CONFIG)
 
 
