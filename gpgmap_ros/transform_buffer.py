@@ -74,11 +74,31 @@ class TransformTree(ABC):
         if not np.all(np.isfinite(T_parent_child)):
             raise ValueError(f"the transform '{parent}' <- '{child}' is not finite")
         with self._changed:
-            link = self._links.get(child)
-            if link is None or link.parent != parent:
-                self._prevent_loop(parent, child, stamp, static)
+            self.prevent_loop(parent, child, stamp, static)
             self._insert(parent, child, stamp, T_parent_child, static)
             self._changed.notify_all()
+
+    def prevent_loop(self, parent: str, child: str, stamp: int, static: bool = False) -> str | None:
+        """TransformLoop where `child` is above `parent`, so that `insert` would close a loop.
+
+        A link between them may have to give way: it is forgotten, and its child is returned.
+        """
+        with self._changed:
+            link = self._links.get(child)
+            if link is not None and link.parent == parent:
+                return None
+            above = self._ancestors(parent)
+            if child not in above:
+                return None
+            between = above[: above.index(child)]
+            for frame in between:
+                newest = self._links[frame].newest
+                if newest is not None and (static or stamp - newest > self._horizon):
+                    self.forget_frame(frame)
+                    return frame
+        # "a <- b": b is the child
+        loop = " <- ".join(f"'{frame}'" for frame in shortened([child, *reversed(between), child]))
+        raise TransformLoop(f"the frames would form a loop: {loop}")
 
     def clear(self) -> None:
         """Forget the moving frames, as after a jump back in time; static ones stay."""
@@ -145,21 +165,6 @@ class TransformTree(ABC):
         while (link := self._links.get(chain[-1])) is not None:
             chain.append(link.parent)
         return chain
-
-    def _prevent_loop(self, parent: str, child: str, stamp: int, static: bool) -> None:
-        """TransformLoop where `child` is above `parent`, unless a link between them gives way: that is forgotten."""
-        above = self._ancestors(parent)
-        if child not in above:
-            return
-        between = above[: above.index(child)]
-        for frame in between:
-            newest = self._links[frame].newest
-            if newest is not None and (static or stamp - newest > self._horizon):
-                self.forget_frame(frame)
-                return
-        # "a <- b": b is the child
-        loop = " <- ".join(f"'{frame}'" for frame in shortened([child, *reversed(between), child]))
-        raise TransformLoop(f"the frames would form a loop: {loop}")
 
     def _check_known(self, *frames: str) -> None:
         missing = [frame for frame in frames if frame not in self._links]
