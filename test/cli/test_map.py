@@ -292,7 +292,8 @@ def test_pieces_are_read_one_ahead_in_order_and_errors_arrive() -> None:
 def test_a_pcd_header_that_can_not_be_true_is_refused(
     tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:
-    header = "VERSION 0.7\nFIELDS x y z\nSIZE 8 8 8\nTYPE F F F\nCOUNT 1 1 1\nWIDTH 4\nHEIGHT 1\nPOINTS 4\nDATA binary\n"
+    fields = "FIELDS x y z\nSIZE 8 8 8\nTYPE F F F\nCOUNT 1 1 1\n"
+    header = f"VERSION 0.7\n{fields}WIDTH 4\nHEIGHT 1\nPOINTS 4\nDATA binary\n"
     path = tmp_path / "a.pcd"
     content = np.arange(16.0).tobytes()
     path.write_bytes(header.encode() + content)
