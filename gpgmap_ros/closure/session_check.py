@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgmap_ros.closure.stations import Found, Station
+from gpgmap_ros.mapping.archive import shortened
+from gpgmap_ros.mapping.submap_store import MOST_ID
 
 Array = NDArray[np.float64]
 Pair = tuple[int, int]
@@ -43,9 +45,12 @@ def check_session(stations: Iterable[Station], found: Mapping[Pair, Found], reje
 
 def check_station(station: Station, driven: float) -> None:
     """driven: metres until the submap before it in its drive."""
-    what = f"submap {station.id}"
-    if station.id < 0:
-        raise ValueError(f"{what} has a negative number")
+    what = f"submap {shortened(station.id)}"
+    if not 0 <= station.id <= MOST_ID:
+        raise ValueError(f"submaps have numbers from 0 to {MOST_ID:,}, one has {shortened(station.id)}")
+    for name, number in (("drive", station.drive), ("first stamp", station.first_stamp)):
+        if abs(number) >= 1 << 63:
+            raise ValueError(f"{what}: its {name} has more than 64 bits")
     for name, value in (("driven", station.driven), ("length", station.length), ("radius", station.radius)):
         if not 0.0 <= value <= LONGEST:
             raise ValueError(f"{what}: its {name} is {value}")

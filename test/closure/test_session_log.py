@@ -195,6 +195,9 @@ INDEFINITE = np.diag([1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
         ("twice", "twice"),
         ("driven", "driven"),
         ("driven too far", "driven"),
+        ("number", "numbers from 0 to 1,000,000,000"),
+        ("drive", "drive has more than 64 bits"),
+        ("stamp", "first stamp has more than 64 bits"),
         ("closure pose", "rigid"),
         ("covariance", "positive definite"),
         ("nan covariance", "positive definite"),
@@ -219,6 +222,12 @@ def test_a_file_that_means_nothing_is_refused(what: str, why: str, tmp_path: Pat
         stations.append(stations[1])
     elif what == "driven":
         stations[1] = replace(stations[1], driven=float("nan"))
+    elif what == "number":
+        stations[3] = replace(stations[3], id=10**40)
+    elif what == "drive":
+        stations[3] = replace(stations[3], drive=10**40)
+    elif what == "stamp":
+        stations[3] = replace(stations[3], first_stamp=-(10**40))
     elif what == "driven too far":
         stations[3] = replace(stations[3], driven=1e300)
     elif what == "closure pose":
