@@ -73,7 +73,13 @@ def load_config(path: str | Path) -> Config:
     changes: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping) and "ros__parameters" in value:
-            changes.update(flattened(value["ros__parameters"] or {}))
+            parameters = value["ros__parameters"] or {}
+            if not isinstance(parameters, Mapping):
+                raise ConfigError(
+                    f"{path}: expected settings as 'name: value' below ros__parameters,"
+                    f" got {type(parameters).__name__}"
+                )
+            changes.update(flattened(parameters))
         else:
             changes.update(flattened({key: value}))
     try:

@@ -9,22 +9,10 @@ from __future__ import annotations
 import os
 import sys
 
-SAFE_PATH = sys.version_info >= (3, 11)  # it has -P
-_RUN_MODULE = (
-    "import sys; del sys.path[0]; import runpy; sys.argv[:] = sys.argv[1:];"
-    " runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
-)
 
-
-def module_command(module: str, *arguments: str, safe_path: bool = SAFE_PATH) -> list[str]:
-    """The command that runs a module with this interpreter, as `python -m` does, without the working directory.
-
-    safe_path: whether the interpreter has the option -P
-    """
-    python = os.path.abspath(sys.executable)
-    if safe_path:
-        return [python, "-P", "-m", module, *arguments]
-    return [python, "-c", _RUN_MODULE, module, *arguments]
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module with this interpreter, as `python -m` does, without the working directory."""
+    return [os.path.abspath(sys.executable), "-P", "-m", module, *arguments]
 
 
 def leave_working_directory() -> None:

@@ -3,6 +3,10 @@
 Frames form a tree. Each frame has one parent; the transform to it is static, or a series over time that is
 interpolated. Look-ups outside the series are refused, never extrapolated. A leading slash in the name of a frame, as
 ROS 1 wrote it, is left out.
+
+A transform that would make a frame its own ancestor is refused: no loop is ever in the tree. The frames that are there
+stay, except moving ones that nobody has renewed for as long as history is kept, and those that contradict a static
+transform, which is sent only once.
 """
 
 from __future__ import annotations
@@ -35,11 +39,18 @@ class TransformUnavailable(LookupError):
         self.reason = reason
 
 
+class TransformLoop(ValueError):
+    """A transform that was refused because a frame would be its own ancestor."""
+
+
 class Link(Protocol):
-    """What is known of a frame that has a parent."""
+    """What is known of a frame that has a parent. newest: stamp of a moving one, None for a static one"""
 
     @property
     def parent(self) -> str: ...
+
+    @property
+    def newest(self) -> int | None: ...
 
 
 class TransformTree(ABC):
@@ -47,22 +58,47 @@ class TransformTree(ABC):
 
     _links: Mapping[str, Link]  # by the name of the child
 
-    def __init__(self) -> None:
+    def __init__(self, horizon: float) -> None:
+        """horizon: seconds of history kept for each moving frame"""
+        self._horizon = round(horizon * NANOSECONDS)
         self._changed = threading.Condition()
         self._interruptions = 0
 
     def insert(
         self, parent: str, child: str, stamp: int, T_parent_child: Array, static: bool = False
     ) -> None:
-        """Add a transform; `stamp` in nanoseconds. ValueError where it is none."""
+        """Add a transform; `stamp` in nanoseconds. ValueError where it is none, TransformLoop if it closes a loop."""
         parent, child = frame_name(parent), frame_name(child)
         if not parent or not child or parent == child:
             raise ValueError(f"a transform needs two different frames, got '{parent}' <- '{child}'")
         if not np.all(np.isfinite(T_parent_child)):
             raise ValueError(f"the transform '{parent}' <- '{child}' is not finite")
         with self._changed:
+            self.prevent_loop(parent, child, stamp, static)
             self._insert(parent, child, stamp, T_parent_child, static)
             self._changed.notify_all()
+
+    def prevent_loop(self, parent: str, child: str, stamp: int, static: bool = False) -> str | None:
+        """TransformLoop where `child` is above `parent`, so that `insert` would close a loop.
+
+        A link between them may have to give way: it is forgotten, and its child is returned.
+        """
+        with self._changed:
+            link = self._links.get(child)
+            if link is not None and link.parent == parent:
+                return None
+            above = self._ancestors(parent)
+            if child not in above:
+                return None
+            between = above[: above.index(child)]
+            for frame in between:
+                newest = self._links[frame].newest
+                if newest is not None and (static or stamp - newest > self._horizon):
+                    self.forget_frame(frame)
+                    return frame
+        # "a <- b": b is the child
+        loop = " <- ".join(f"'{frame}'" for frame in shortened([child, *reversed(between), child]))
+        raise TransformLoop(f"the frames would form a loop: {loop}")
 
     def clear(self) -> None:
         """Forget the moving frames, as after a jump back in time; static ones stay."""
@@ -127,9 +163,6 @@ class TransformTree(ABC):
     def _ancestors(self, frame: str) -> list[str]:
         chain = [frame]
         while (link := self._links.get(chain[-1])) is not None:
-            if link.parent in chain:
-                loop = " <- ".join([*chain[chain.index(link.parent) :], link.parent])
-                raise TransformUnavailable("not_connected", f"the frames form a loop: {loop}")
             chain.append(link.parent)
         return chain
 
@@ -152,6 +185,10 @@ class _Link:
     static: bool
     stamps: list[int] = field(default_factory=list)
     transforms: list[Array] = field(default_factory=list)
+
+    @property
+    def newest(self) -> int | None:
+        return None if self.static else self.stamps[-1]
 
     def insert(self, stamp: int, T_parent_child: Array, horizon: int) -> None:
         if self.static:
@@ -199,8 +236,7 @@ class TransformBuffer(TransformTree):
     """
 
     def __init__(self, horizon: float = HORIZON) -> None:
-        super().__init__()
-        self._horizon = round(horizon * NANOSECONDS)
+        super().__init__(horizon)
         self._links: dict[str, _Link] = {}
 
     def forget_frame(self, child: str) -> None:
@@ -234,7 +270,7 @@ class TransformBuffer(TransformTree):
         except TransformUnavailable:
             return None
         links = [self._links[frame] for frame in (*up, *down)]
-        return min((link.stamps[-1] for link in links if not link.static), default=None)
+        return min((link.newest for link in links if link.newest is not None), default=None)
 
     def _product(self, chain: list[str], stamp: int) -> Array:
         """T_parent_frame for the parent of the last frame and the first frame of a chain."""
@@ -247,6 +283,11 @@ class TransformBuffer(TransformTree):
 def frame_name(name: str) -> str:
     """The name of a frame as tf2 has it: ROS 1's begin with a slash."""
     return name.lstrip("/")
+
+
+def shortened(frames: list[str], most: int = 12) -> list[str]:
+    """For a message: a tree may be thousands of frames deep."""
+    return frames if len(frames) <= most else [*frames[: most - 1], "...", frames[-1]]
 
 
 def unknown_frame(missing: Iterable[str], known: Iterable[str]) -> TransformUnavailable:

@@ -106,6 +106,8 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     [
         ("a: [1", "not valid YAML"),
         ("- 1\n- 2", "expected settings"),
+        ("/**:\n  ros__parameters: text", "below ros__parameters, got str"),
+        ("/**:\n  ros__parameters: [1, 2]", "below ros__parameters, got list"),
         ("mapping: {resolution: 0}", "mapping.resolution: 0.0 is outside"),
     ],
 )

@@ -84,15 +84,6 @@ def test_unknown_and_unconnected_frames_are_named() -> None:
     assert caught.value.reason == "not_connected"
 
 
-def test_a_loop_of_frames_is_refused_not_followed() -> None:
-    buffer = TransformBuffer()
-    buffer.insert("a", "b", T0, at(1.0), static=True)
-    buffer.insert("b", "a", T0, at(1.0), static=True)
-    buffer.insert("world", "c", T0, at(1.0), static=True)
-    with pytest.raises(TransformUnavailable, match="loop"):
-        buffer.lookup("a", "c", T0)
-
-
 def test_it_waits_for_what_is_still_to_come() -> None:
     buffer = filled()
     late = threading.Timer(0.2, lambda: buffer.insert("odom", "base", T0 + 5 * SECOND, at(5.0)))

@@ -14,6 +14,7 @@ import hashlib
 import io
 import json
 import struct
+import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,11 @@ from gpgmap_ros.closure.prior import PosePrior
 from gpgmap_ros.closure.ranking import Ranked, Ranking
 from gpgmap_ros.closure.registration import Registration, in_metres, register_surfaces
 from gpgmap_ros.closure.surface import FIELDS, NotComparable, Surface, surface_of
+from gpgmap_ros.closure.surface_check import check_surface
 from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping.archive import shortened
 from gpgmap_ros.storage.atomic import atomic_write
+from gpgmap_ros.storage.untrusted import array_sizes, check_declared, open_regular, read_array
 
 Array = NDArray[np.float64]
 
@@ -36,6 +40,7 @@ MAGIC: Final = b"GPGMAP-CLOSURE\n"
 VERSION: Final = 1
 HEADER: Final = struct.Struct("<IQ32s")  # version, length of the content, its SHA-256
 ARRAYS = (*FIELDS, "origin", "centre")
+NAMES = "names"
 NUMBERS = ("resolution", "base", "radius", "area")
 
 
@@ -147,7 +152,7 @@ class ClosureDatabase:
         for k, surface in enumerate(self._surfaces.values()):
             arrays |= {f"{k}/{name}": getattr(surface, name) for name in ARRAYS}
             arrays[f"{k}/numbers"] = np.array([getattr(surface, name) for name in NUMBERS])
-        arrays["names"] = np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)
+        arrays[NAMES] = np.frombuffer(json.dumps(names).encode(), dtype=np.uint8)
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)  # type: ignore[arg-type]
         content = buffer.getbuffer()
@@ -162,13 +167,18 @@ class ClosureDatabase:
     @classmethod
     def load(cls, path: Path | str, config: ClosureConfig | None = None) -> ClosureDatabase:
         """Read a file that `save` wrote; DatabaseError where it is damaged or of another version."""
-        content = checked_content(Path(path))
+        path = Path(path)
+        content = checked_content(path)
         database = cls(config)
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            names = json.loads(arrays["names"].tobytes().decode())
-            for k, name in enumerate(names):
-                numbers = dict(zip(NUMBERS, map(float, arrays[f"{k}/numbers"]), strict=True))
-                database._surfaces[name] = Surface(**{key: arrays[f"{k}/{key}"] for key in ARRAYS}, **numbers)
+        try:
+            database._surfaces = surfaces_in(content)
+            for surface in database._surfaces.values():
+                database._check_resolution(surface)
+        except Exception as error:  # a content made by others can make the readers raise anything
+            reason = shortened(error) or type(error).__name__
+            raise DatabaseError(
+                f"{path}: its content makes no sense: {reason}. Restore it from a copy"
+            ) from error
         return database
 
     def _check_resolution(self, surface: Surface) -> None:
@@ -196,12 +206,41 @@ class ClosureDatabase:
         return self._ranking.ranked(surface, targets, priors or {})
 
 
+def surfaces_in(content: bytes) -> dict[str, Surface]:
+    """The surfaces of a database by name; any error where they are none."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        # nothing in it is compressed
+        check_declared(archive, len(content))
+        sizes = array_sizes(archive)
+        names = json.loads(read_array(archive, NAMES).tobytes())
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("its names are no list of texts")
+        if len(set(names)) != len(names):
+            raise ValueError("two of its submaps have the same name")
+        if len(sizes) != 1 + len(names) * (1 + len(ARRAYS)):
+            raise ValueError(f"it has {len(sizes)} arrays for {len(names)} submaps")
+        surfaces = {}
+        for k, name in enumerate(names):
+            values = read_array(archive, f"{k}/numbers")
+            if values.shape != (len(NUMBERS),) or values.dtype != np.float64:
+                raise ValueError(f"submap '{shortened(name)}': its numbers are {values.dtype} {values.shape}")
+            arrays = {key: read_array(archive, f"{k}/{key}") for key in ARRAYS}
+            surface = Surface(**arrays, **dict(zip(NUMBERS, values.tolist(), strict=True)))
+            try:
+                check_surface(surface)
+            except ValueError as error:
+                raise ValueError(f"submap '{shortened(name)}': {error}") from error
+            surfaces[name] = surface
+    return surfaces
+
+
 def checked_content(path: Path) -> bytes:
     """The content of a database file, after its checks."""
     try:
-        data = path.read_bytes()
+        with open_regular(path) as file:
+            data = file.read()
     except OSError as error:
-        raise DatabaseError(f"{path}: can't be read: {error.strerror}") from error
+        raise DatabaseError(f"{path}: can't be read: {error.strerror or error}") from error
     if not data.startswith(MAGIC):
         raise DatabaseError(f"{path}: not a database of submaps")
     start = len(MAGIC) + HEADER.size

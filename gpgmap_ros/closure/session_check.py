@@ -8,12 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgmap_ros.closure.stations import Found, Station
+from gpgmap_ros.mapping.archive import shortened
+from gpgmap_ros.mapping.submap_store import MOST_ID
 
 Array = NDArray[np.float64]
 Pair = tuple[int, int]
 
 LARGEST = 1e7
 """Metres: nothing is farther from where its drive began."""
+LONGEST = 1e9
+"""Metres: no drive is longer."""
 
 
 def check_session(stations: Iterable[Station], found: Mapping[Pair, Found], rejected: Iterable[Pair]) -> None:
@@ -41,11 +45,14 @@ def check_session(stations: Iterable[Station], found: Mapping[Pair, Found], reje
 
 def check_station(station: Station, driven: float) -> None:
     """driven: metres until the submap before it in its drive."""
-    what = f"submap {station.id}"
-    if station.id < 0:
-        raise ValueError(f"{what} has a negative number")
+    what = f"submap {shortened(station.id)}"
+    if not 0 <= station.id <= MOST_ID:
+        raise ValueError(f"submaps have numbers from 0 to {MOST_ID:,}, one has {shortened(station.id)}")
+    for name, number in (("drive", station.drive), ("first stamp", station.first_stamp)):
+        if abs(number) >= 1 << 63:
+            raise ValueError(f"{what}: its {name} has more than 64 bits")
     for name, value in (("driven", station.driven), ("length", station.length), ("radius", station.radius)):
-        if not 0.0 <= value < np.inf:
+        if not 0.0 <= value <= LONGEST:
             raise ValueError(f"{what}: its {name} is {value}")
     if station.driven < driven:
         raise ValueError(
@@ -55,6 +62,8 @@ def check_station(station: Station, driven: float) -> None:
         raise ValueError(f"{what}: its pose is not a rigid transform")
     if len(station.stamps) != len(station.track) or not are_rigid(station.track):
         raise ValueError(f"{what}: its track is not made of rigid transforms")
+    if station.stamps.ndim != 1 or station.stamps.dtype != np.int64:
+        raise ValueError(f"{what}: the stamps of its track are {station.stamps.dtype} {station.stamps.shape}")
     if np.any(np.diff(station.stamps) < 0):
         raise ValueError(f"{what}: its track goes back in time")
 
@@ -65,13 +74,17 @@ def check_found(pair: Pair, found: Found) -> None:
         raise ValueError(
             f"{what}: probability {found.probability} and overlap {found.overlap} are not in 0 to 1"
         )
+    T, covariance = found.closure.T_target_source, found.closure.covariance
+    if T.dtype != np.float64 or covariance.dtype != np.float64:
+        raise ValueError(f"{what}: its pose and covariance are {T.dtype} and {covariance.dtype}, not float64")
+    if T.shape != (4, 4) or covariance.shape != (6, 6):
+        raise ValueError(f"{what}: its pose and covariance are {T.shape} and {covariance.shape} matrices")
     if not found.verdict:
         return  # nothing is computed with what was refused
     if not np.isfinite(found.score):
         raise ValueError(f"{what}: its score is {found.score}")
-    if not are_rigid(found.closure.T_target_source[None]):
+    if not are_rigid(T[None]):
         raise ValueError(f"{what}: its pose is not a rigid transform")
-    covariance = found.closure.covariance
     symmetric = np.all(np.isfinite(covariance)) and np.allclose(
         covariance, covariance.T, rtol=1e-6, atol=1e-12
     )
@@ -81,7 +94,7 @@ def check_found(pair: Pair, found: Found) -> None:
 
 def are_rigid(T: Array) -> bool:
     """Are all of (N, 4, 4) rotations with determinant +1 and translations of a possible length?"""
-    if T.ndim != 3 or T.shape[1:] != (4, 4) or not np.all(np.isfinite(T)):
+    if T.ndim != 3 or T.shape[1:] != (4, 4) or T.dtype != np.float64 or not np.all(np.isfinite(T)):
         return False
     R = T[:, :3, :3]
     return bool(

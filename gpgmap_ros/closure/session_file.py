@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gpgmap_ros.closure.consistency import Closure
 from gpgmap_ros.closure.session_check import check_session
 from gpgmap_ros.closure.stations import Found, Station
-from gpgmap_ros.mapping.archive import ArchiveError, read_archive, write_archive
+from gpgmap_ros.mapping.archive import ArchiveError, read_archive, shortened, write_archive
 
 KIND = "closures"
 Pair = tuple[int, int]
@@ -86,7 +86,8 @@ def read_session(path: Path) -> SavedSession:
     except ArchiveError:
         raise
     except Exception as error:  # a damaged file makes the readers below raise anything
-        raise ArchiveError(f"{path}: its content makes no sense: {error or type(error).__name__}") from error
+        reason = shortened(error) or type(error).__name__
+        raise ArchiveError(f"{path}: its content makes no sense: {reason}") from error
     return saved
 
 

@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from gpgmap_ros.closure.session_check import check_session
 from gpgmap_ros.closure.session_file import SavedSession, content_of, found_from, stations_from
 from gpgmap_ros.closure.stations import Found, Station
-from gpgmap_ros.mapping.archive import ArchiveError
+from gpgmap_ros.mapping.archive import MOST_BYTES, ArchiveError, shortened
 from gpgmap_ros.storage.atomic import sync_folder
+from gpgmap_ros.storage.untrusted import open_regular
 
 Pair = tuple[int, int]
 
@@ -77,11 +78,14 @@ class SessionLog:
         that of another file. Nothing is changed on the disk."""
         log = cls(path, len(saved.stations), len(saved.rejected), len(saved.stations))
         try:
-            data = log_path(path).read_bytes()
+            with open_regular(log_path(path)) as file:
+                data = file.read(MOST_BYTES + 1)
         except FileNotFoundError:
             return saved, log
         except OSError as error:
-            raise ArchiveError(f"{log_path(path)}: cannot be read: {error.strerror}") from error
+            raise ArchiveError(f"{log_path(path)}: cannot be read: {error.strerror or error}") from error
+        if len(data) > MOST_BYTES:
+            raise ArchiveError(f"{log_path(path)}: has more than {MOST_BYTES:,} bytes: no log of closures")
         start = len(MAGIC) + BEGIN.size
         if len(data) < start:
             if MAGIC.startswith(data[: len(MAGIC)]):
@@ -112,7 +116,7 @@ class SessionLog:
             raise
         except Exception as error:  # damaged content makes the readers above raise anything
             raise ArchiveError(
-                f"{log_path(path)}: its content makes no sense: {error or type(error).__name__}"
+                f"{log_path(path)}: its content makes no sense: {shortened(error) or type(error).__name__}"
             ) from error
         log.stations, log.rejections = len(stations), len(rejected)
         return replace(saved, stations=stations, found=found, rejected=rejected), log

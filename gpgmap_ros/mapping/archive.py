@@ -9,28 +9,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
-import os
 import re
-import stat
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from gpgmap_ros.storage.atomic import atomic_write
+from gpgmap_ros.storage.untrusted import array_sizes, check_declared, open_regular, read_array
 
 VERSION = 1
 HEADER, CHECKSUM = "header", "checksum"
 SUFFIX = ".npz"
 MOST_BYTES = 1 << 30
 """That any archive may declare: a submap has some megabytes, the graph of 5,000 submaps some tens."""
-NPY_SUFFIX, NPY_MAGIC = ".npy", b"\x93NUMPY"
-NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+NPY_MAGIC = b"\x93NUMPY"
 
 
 class ArchiveError(ValueError):
@@ -60,7 +56,7 @@ def read_archive(
     """
     with _opened(path, most) as file:
         values = _checked_header(path, file, kind)
-        content = {name: _array(path, file, name) for name in _names(file)}
+        content = {name: read_array(file, name) for name in array_sizes(file)}
         checksum = content.pop(CHECKSUM, None)
         if checksum is None or not np.array_equal(checksum, _checksum(content)):
             raise ArchiveError(f"{path}: damaged: its checksum does not match its content")
@@ -86,18 +82,11 @@ def archive_path(folder: Path, name: str) -> Path:
 def _opened(path: Path, most: int) -> Iterator[zipfile.ZipFile]:
     """The file, with everything that reading a damaged one may raise turned into an ArchiveError."""
     try:
-        # a FIFO would keep the reader waiting for a writer
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as raw:
-            if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
-                raise ArchiveError(f"{path}: cannot be read: it is no regular file")
+        with open_regular(path) as raw:
             if raw.read(len(NPY_MAGIC)) == NPY_MAGIC:
                 raise ArchiveError(f"{path}: no map file: it is a single array")
             with zipfile.ZipFile(raw) as file:
-                declared = sum(info.file_size for info in file.infolist())
-                if declared > most:
-                    raise ArchiveError(
-                        f"{path}: declares {declared:,} bytes, at most {most:,} make sense here"
-                    )
+                check_declared(file, most)
                 yield file
     except ArchiveError:
         raise
@@ -110,33 +99,10 @@ def _opened(path: Path, most: int) -> Iterator[zipfile.ZipFile]:
         raise ArchiveError(f"{path}: damaged or no map file: {shortened(reason)}") from error
 
 
-def _names(file: zipfile.ZipFile) -> list[str]:
-    return [info.filename.removesuffix(NPY_SUFFIX) for info in file.infolist()]
-
-
-def _array(path: Path, file: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """An array whose shape declares exactly the bytes that are there: memory is taken for no more than that."""
-    info = file.getinfo(name + NPY_SUFFIX)
-    with file.open(info) as member:
-        version = npy.read_magic(member)
-        if version not in NPY_HEADERS:
-            raise ValueError(f"{name} is in version {version} of the array format")
-        shape, fortran, dtype = NPY_HEADERS[version](member)
-        if dtype.hasobject:
-            raise ValueError(f"{name} holds objects, not numbers")
-        size, there = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
-        if size != there:
-            raise ArchiveError(f"{path}: damaged: {name} declares {size:,} bytes and has {there:,}")
-        data = bytearray(size)
-        if member.readinto(data) != size or member.read(1):
-            raise EOFError(f"{name} ends too early")
-        return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
-
-
 def _checked_header(path: Path, file: zipfile.ZipFile, kind: str) -> dict[str, Any]:
-    if HEADER not in _names(file):
+    if f"{HEADER}.npy" not in file.namelist():
         raise ArchiveError(f"{path}: no map file: it has no header")
-    header = json.loads(bytes(_array(path, file, HEADER)))
+    header = json.loads(bytes(read_array(file, HEADER)))
     if not isinstance(header, dict) or not isinstance(header.get("values"), dict):
         raise ArchiveError(f"{path}: no map file: its header is another's")
     if header.get("version") != VERSION:

@@ -127,7 +127,9 @@ def check_moments(blocks: Blocks) -> None:
         raise ValueError("its weights are no moments of positions")
     if (np.abs(blocks.heights) > FARTHEST * bound).any():
         raise ValueError(f"its heights are beyond {FARTHEST:.0e} m")
-    squares, points = blocks.totals[:, SQUARES], blocks.totals[:, COUNT]
-    slack = ROUND_OFF * FARTHEST * total
-    if (squares < -slack).any() or (squares > FARTHEST**2 * bound[:, 0, 0]).any() or (points < 0.0).any():
+    squares, points = blocks.totals[:, SQUARES] / total, blocks.totals[:, COUNT]
+    mean = blocks.heights[:, 0, 0] / total
+    if (squares < mean**2 - ROUND_OFF * (1.0 + mean**2)).any():
+        raise ValueError("its sums of squares are smaller than the squares of its mean heights")
+    if (squares > FARTHEST**2 * (1.0 + ROUND_OFF)).any() or (points < 0.0).any():
         raise ValueError("its totals are negative or too large")

@@ -16,7 +16,7 @@ WARN_EVERY = 5.0  # seconds between two warnings of one kind
 SILENT_AFTER = 5.0  # seconds without a cloud, by the node's clock: a paused bag is not a silent sensor
 UNUSED_AFTER = 5.0  # seconds in which clouds were dropped and none was used
 DROPPED = "clouds dropped: "  # how the tally's names of drops begin; the reason follows
-HELD_NAMED = 30.0  # seconds for which a pose that was held back is named
+HELD_NAMED = 30.0  # seconds for which a pose that was held back, or a transform that was refused, is named
 CLOUD_TYPE = "sensor_msgs/msg/PointCloud2"
 
 
@@ -52,6 +52,26 @@ class HeldPoses:
             return {}
         text = f"poses quarantined: {self.count}, the latest {self._text}: check the clock of its publisher"
         return {f"quarantined {self._topic}": text}
+
+
+class RefusedLoops:
+    """Transforms that would have closed a loop of frames; `problems` names the latest for a while."""
+
+    def __init__(self) -> None:
+        self.count, self._text, self._last = 0, "", float("-inf")
+
+    def add(self, topic: str, text: str) -> None:
+        """topic: where the transform came from; text: which frames"""
+        self.count, self._text, self._last = self.count + 1, f"on '{topic}': {text}", time.monotonic()
+
+    def problems(self) -> dict[str, str]:
+        """Kind of problem -> what it is and what to do."""
+        if time.monotonic() - self._last > HELD_NAMED:
+            return {}
+        text = (
+            f"transforms refused: {self.count}, the latest {self._text}: let only one node publish each frame"
+        )
+        return {"transform loop": text}
 
 
 class UseWatch:

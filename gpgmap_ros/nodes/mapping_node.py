@@ -344,7 +344,7 @@ class MappingNode(GuardedNode):
         problems = self._watch.problems() | self._use.problems()
         for held in self._poses.held():
             problems |= held.problems()
-        return problems
+        return problems | self._poses.loops().problems()
 
     def _present_values(self) -> dict[str, str]:
         """What is so now, rather than what has happened."""
@@ -360,6 +360,7 @@ class MappingNode(GuardedNode):
         if self._coverage is not None:
             values["map coverage (%)"] = f"{100.0 * self._coverage:.1f}"
         values["poses quarantined"] = str(sum(held.count for held in self._poses.held()))
+        values["transforms refused"] = str(self._poses.loops().count)
         newest = self._poses.newest()
         if newest is not None:
             age = (self.get_clock().now().nanoseconds - newest) / NANOSECONDS

@@ -14,11 +14,17 @@ from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import Array
-from gpgmap_ros.nodes.health import HeldPoses, Warnings, incompatible_qos_warning
+from gpgmap_ros.nodes.health import HeldPoses, RefusedLoops, Warnings, incompatible_qos_warning
 from gpgmap_ros.nodes.messages import nanoseconds, pose_of, transform_of
 from gpgmap_ros.nodes.tf2_buffer import Tf2Buffer
 from gpgmap_ros.stamp_quarantine import StampQuarantine
-from gpgmap_ros.transform_buffer import TransformBuffer, TransformTree, TransformUnavailable, frame_name
+from gpgmap_ros.transform_buffer import (
+    TransformBuffer,
+    TransformLoop,
+    TransformTree,
+    TransformUnavailable,
+    frame_name,
+)
 
 try:
     import tf2_ros
@@ -49,6 +55,9 @@ class PoseSource(Protocol):
 
     def held(self) -> list[HeldPoses]:
         """Poses that were not used because of their stamps, by input."""
+
+    def loops(self) -> RefusedLoops:
+        """Transforms that were refused because they would have closed a loop of frames."""
 
     def forget(self) -> None:
         """Forget all poses, as after a jump back in time."""
@@ -94,7 +103,7 @@ class Transforms:
     def __init__(self, node: Node, warnings: Warnings) -> None:
         self._node, self._warnings = node, warnings
         self.tree: TransformTree = Tf2Buffer(tf2_ros) if tf2_ros is not None else TransformBuffer()
-        self.inlet = PoseInlet(node, self.tree)
+        self.inlet, self.loops = PoseInlet(node, self.tree), RefusedLoops()
         qos = QoSProfile(depth=100)
         static_qos = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._subscriptions = []
@@ -130,6 +139,8 @@ class Transforms:
                 else:
                     self.inlet.insert(topic, parent, child, stamp, T_parent_child)
             except ValueError as error:
+                if isinstance(error, TransformLoop):
+                    self.loops.add(topic, str(error))
                 self._warnings.warn("bad transform", f"{topic}: '{parent}' <- '{child}' ignored: {error}")
 
 
@@ -148,6 +159,9 @@ class TfPoseSource:
 
     def held(self) -> list[HeldPoses]:
         return [self._transforms.inlet.held]
+
+    def loops(self) -> RefusedLoops:
+        return self._transforms.loops
 
     def sensor_pose(self, sensor_frame: str, stamp: int, timeout: float) -> SensorPose:
         self._sensor = sensor_frame
@@ -208,6 +222,9 @@ class OdometryPoseSource:
 
     def held(self) -> list[HeldPoses]:
         return [self._inlet.held, self._transforms.inlet.held]
+
+    def loops(self) -> RefusedLoops:
+        return self._transforms.loops
 
     def _covariance_at(self, stamp: int) -> Array | None:
         """Of the message nearest in time: between two it hardly changes."""

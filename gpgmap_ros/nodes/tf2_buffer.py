@@ -1,8 +1,8 @@
 """Transforms kept by tf2_ros, where it is installed: the same contract as gpgmap_ros.transform_buffer.
 
-tf2 differs in four ways, which end here: it answers stamp 0 with the newest transform, refuses frames with a leading
-slash, does not tell a stamp that is too old from one that is too new while it holds a single transform, and waits by
-polling.
+tf2 differs in five ways, which end here: it answers stamp 0 with the newest transform, refuses frames with a leading
+slash, does not tell a stamp that is too old from one that is too new while it holds a single transform, waits by
+polling, and takes in transforms that close a loop: every look-up through it then fails, until it is cleared.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ AUTHORITY = "gpgmap_ros"
 
 @dataclass
 class _Link:
-    """What was put into tf2 for a frame: its parent; for a moving one, the oldest stamp ever."""
+    """What was put into tf2 for a frame: its parent; for a moving one, the oldest and the newest stamp ever."""
 
     parent: str
-    oldest: int | None
+    oldest: int | None = None
+    newest: int | None = None
 
 
 class Tf2Buffer(TransformTree):
     """tf2: the module tf2_ros, or what has its `Buffer` and exceptions; horizon: seconds of history."""
 
     def __init__(self, tf2: Any, horizon: float = HORIZON) -> None:
-        super().__init__()
+        super().__init__(horizon)
         self._tf2, self._buffer = tf2, tf2.Buffer(Duration(nanoseconds=round(horizon * 1e9)))
         self._links: dict[str, _Link] = {}
         # tf2 copies it: a new one for each transform would cost more than tf2 itself
@@ -61,12 +62,14 @@ class Tf2Buffer(TransformTree):
         set_transform(message.transform, T_parent_child)
         if static:
             self._buffer.set_transform_static(message, AUTHORITY)
-            self._links[child] = _Link(parent, None)
+            self._links[child] = _Link(parent)
             return
         self._buffer.set_transform(message, AUTHORITY)
         link = self._links.get(child)
-        known = link.oldest if link is not None and link.parent == parent else None
-        self._links[child] = _Link(parent, stamp if known is None else min(known, stamp))
+        if link is None or link.parent != parent or link.oldest is None or link.newest is None:
+            self._links[child] = _Link(parent, stamp, stamp)
+        else:
+            link.oldest, link.newest = min(link.oldest, stamp), max(link.newest, stamp)
 
     def _clear(self) -> None:
         self._buffer.clear()

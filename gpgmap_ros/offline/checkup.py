@@ -48,12 +48,12 @@ def installation() -> Iterator[Finding]:
     yield Finding("gpgmap", GOOD, f"{__version__}, in {Path(__file__).resolve().parent.parent}")
     yield _machine()
     version = ".".join(map(str, sys.version_info[:3]))
-    good = sys.version_info >= (3, 10)
+    good = sys.version_info >= (3, 11)
     yield Finding(
         "Python",
         GOOD if good else WRONG,
         f"{version} on {platform.platform()}",
-        "" if good else "use 3.10 or newer",
+        "" if good else "use 3.11 or newer",
     )
     for name in NEEDED:
         yield _package(name, WRONG, f"pip install {name}")

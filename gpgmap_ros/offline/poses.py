@@ -6,6 +6,7 @@ Poses are sorted into drives on the way (continuity.py): nothing is interpolated
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -68,6 +69,24 @@ class Poses(Protocol):
         """Poses that were left out because nothing before or after agrees with them."""
 
 
+def link_of(item: Any) -> tuple[str, str, int, Array]:
+    """Parent, child, stamp and T_parent_child of a TransformStamped."""
+    parent, child = frame(item.header.frame_id), frame(item.child_frame_id)
+    return parent, child, nanoseconds(item.header.stamp), transform_of(item.transform)
+
+
+def for_each(items: Iterable[Any], do: Callable[[Any], None]) -> None:
+    """Do it with all of them; ValueError then, where one of them raised it."""
+    wrong: ValueError | None = None
+    for item in items:
+        try:
+            do(item)
+        except ValueError as error:
+            wrong = error
+    if wrong is not None:
+        raise wrong
+
+
 class Transforms:
     """The tree of frames, from /tf and /tf_static."""
 
@@ -75,12 +94,9 @@ class Transforms:
         self.buffer = TransformBuffer(HORIZON)
 
     def insert(self, message: Any, topic: str) -> None:
+        """ValueError, for the last that is wrong, once all others of the message are in."""
         static = topic.endswith("tf_static")
-        for item in message.transforms:
-            parent, child = frame(item.header.frame_id), frame(item.child_frame_id)
-            self.buffer.insert(
-                parent, child, nanoseconds(item.header.stamp), transform_of(item.transform), static
-            )
+        for_each(message.transforms, lambda item: self.buffer.insert(*link_of(item), static))
 
     def lookup(self, target: str, source: str, stamp: int) -> Array:
         return self.buffer.lookup(target, source, stamp)
@@ -102,25 +118,25 @@ class TfPoses:
         self._chain: dict[str, Continuity] = {}  # of the moving frames between the map and the robot
 
     def insert(self, message: Any, topic: str) -> None:
-        if topic.endswith("tf_static"):
-            for item in message.transforms:
-                self._connect(frame(item.header.frame_id), frame(item.child_frame_id))
-            self._transforms.insert(message, topic)
+        """ValueError, for the last that is wrong, once all others of the message are in."""
+        static = topic.endswith("tf_static")
+        for_each(message.transforms, lambda item: self._take(*link_of(item), static))
+
+    def _take(self, parent: str, child: str, stamp: int, T: Array, static: bool) -> None:
+        buffer = self._transforms.buffer
+        if forgotten := buffer.prevent_loop(parent, child, stamp, static):
+            self._parents.pop(forgotten, None)
+        self._connect(parent, child)
+        continuity = self._chain.get(child)
+        if static or continuity is None:
+            buffer.insert(parent, child, stamp, T, static)
             return
-        for item in message.transforms:
-            parent, child = frame(item.header.frame_id), frame(item.child_frame_id)
-            self._connect(parent, child)
-            stamp, T = nanoseconds(item.header.stamp), transform_of(item.transform)
-            continuity = self._chain.get(child)
-            if continuity is None:
-                self._transforms.buffer.insert(parent, child, stamp, T)
-                continue
-            breaks = len(continuity.breaks)
-            usable = continuity.take(stamp, T)
-            if len(continuity.breaks) > breaks and continuity.breaks[-1].back:
-                self._transforms.buffer.clear()
-            for pose in usable:
-                self._transforms.buffer.insert(parent, child, pose.stamp, pose.T)
+        breaks = len(continuity.breaks)
+        usable = continuity.take(stamp, T)
+        if len(continuity.breaks) > breaks and continuity.breaks[-1].back:
+            buffer.clear()
+        for pose in usable:
+            buffer.insert(parent, child, pose.stamp, pose.T)
 
     def at(self, sensor_frame: str, stamp: int) -> SensorPose:
         # each moving frame counts its own drives: the sum changes whenever one of them begins another

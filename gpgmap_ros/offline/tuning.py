@@ -7,6 +7,7 @@ out height, log N(z | f, v + r): it punishes a map that is wrong and one that is
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
@@ -110,7 +111,10 @@ def points_of_recording(
         if message.topic == choice.topic:
             waiting.append(decoder(message))
         else:
-            poses.insert(decoder(message), message.topic)
+            with contextlib.suppress(
+                ValueError
+            ):  # a transform that is none: as the replay does, go on without
+                poses.insert(decoder(message), message.topic)
         while waiting:
             try:
                 take(waiting[0])

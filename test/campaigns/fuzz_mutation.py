@@ -9,11 +9,14 @@ import re
 import struct
 import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gpgmap_ros.closure.session_log import BEGIN, RECORD, TEXT
+from gpgmap_ros.closure.session_log import MAGIC as LOG_MAGIC
 from gpgmap_ros.mapping.archive import CHECKSUM, HEADER
 
 INTEGERS = (0, 1, -1, 127, 255, 32767, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1)
@@ -51,7 +54,8 @@ MEMBER_LIMIT = 1 << 24
 """Bytes of a member of an archive that is taken apart."""
 
 UNREADABLE = (
-    ValueError, TypeError, LookupError, EOFError, OSError, SyntaxError, MemoryError, tokenize.TokenError,
+    ValueError, TypeError, LookupError, EOFError, OSError, SyntaxError, MemoryError, ArithmeticError,
+    tokenize.TokenError,
 )  # fmt: skip
 """What NumPy raises over an array that is damaged already."""
 
@@ -131,10 +135,13 @@ BYTE_CHANGES: tuple[Callable[[bytes, Random], bytes], ...] = (
 
 
 def damaged_inside(data: bytes, rng: Random) -> bytes:
-    """An NPZ with one member changed; lengths, CRC and (where it has one) SHA-256 are right again.
+    """An NPZ with one member changed, or a log of closures with one record; lengths, CRC and (where it has one) SHA-256
+    are right again.
 
-    Bytes that are no such archive are damaged as they are.
+    Bytes that are neither are damaged as they are.
     """
+    if data.startswith(LOG_MAGIC):
+        return _damaged_record(data, rng)
     prefix, content = _split_database(data)
     try:
         members = _members(content)
@@ -151,6 +158,32 @@ def damaged_inside(data: bytes, rng: Random) -> bytes:
         del members[name]
     _repair_checksum(members)
     return _with_database_header(prefix, _zipped(members))
+
+
+def _damaged_record(data: bytes, rng: Random) -> bytes:
+    """A log of closures with one record changed: its JSON text, its arrays, or any bytes of it."""
+    start = len(LOG_MAGIC) + BEGIN.size
+    head, contents = data[:start], []
+    while start < len(data):
+        length, _ = RECORD.unpack_from(data, start)
+        contents.append(data[start + RECORD.size : start + RECORD.size + length])
+        start += RECORD.size + length
+    which = int(rng.integers(len(contents)))
+    (size,) = TEXT.unpack_from(contents[which])
+    text, arrays = contents[which][TEXT.size : TEXT.size + size], contents[which][TEXT.size + size :]
+    match int(rng.integers(4)):
+        case 0:
+            contents[which] = damaged(contents[which], rng)
+        case 1:
+            at = 8 * int(rng.integers(len(arrays) // 8))
+            value = struct.pack("<d", FLOATS[int(rng.integers(len(FLOATS)))])
+            contents[which] = TEXT.pack(size) + text + arrays[:at] + value + arrays[at + 8 :]
+        case _:
+            text = _changed_json(text, rng)
+            contents[which] = TEXT.pack(len(text)) + text + arrays
+    if rng.random() < 0.05:
+        del contents[which]
+    return head + b"".join(RECORD.pack(len(item), zlib.crc32(item)) + item for item in contents)
 
 
 def _members(data: bytes) -> dict[str, bytes]:
@@ -198,8 +231,16 @@ def _changed_array(member: bytes, rng: Random) -> bytes:
 
 
 def _changed_header(member: bytes, rng: Random) -> bytes:
-    """Another value somewhere in the JSON of an archive's header."""
-    header = json.loads(bytes(np.load(io.BytesIO(member))))
+    """Another value somewhere in the header of an archive."""
+    text = _changed_json(bytes(np.load(io.BytesIO(member))), rng)
+    out = io.BytesIO()
+    np.save(out, np.frombuffer(text, dtype=np.uint8))
+    return out.getvalue()
+
+
+def _changed_json(text: bytes, rng: Random) -> bytes:
+    """Another value somewhere in an object."""
+    header = json.loads(text)
     holders: list[tuple[Any, Any]] = []
 
     def collect(node: Any) -> None:
@@ -211,9 +252,7 @@ def _changed_header(member: bytes, rng: Random) -> bytes:
     collect(header)
     holder, key = holders[int(rng.integers(len(holders)))]
     holder[key] = VALUES[int(rng.integers(len(VALUES)))]
-    out = io.BytesIO()
-    np.save(out, np.frombuffer(json.dumps(header).encode(), dtype=np.uint8))
-    return out.getvalue()
+    return json.dumps(header).encode()
 
 
 def _repair_checksum(members: dict[str, bytes]) -> None:

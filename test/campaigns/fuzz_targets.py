@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ class Target:
     make: writes the good file or folder into an empty folder
     read: reads it, checks that it is sound (Unsound), and gives what must not change unnoticed
     checked: the format has checksums, so that damaged bytes are refused or change nothing
+    same: whether an answer (first) is what the good file (second) may give when its bytes are damaged
     inside: archives whose members are damaged with their checksums made right
     weight: how often it is chosen
     """
@@ -37,6 +39,7 @@ class Target:
     make: Callable[[Path], Path]
     read: Callable[[Path], Any]
     checked: bool = False
+    same: Callable[[Any, Any], bool] = operator.eq
     inside: bool = False
     weight: float = 1.0
 
@@ -268,7 +271,9 @@ def read_map(path: Path) -> str:
     for name in ("weights", "heights", "totals"):
         require_finite(getattr(blocks, name), name)
     require((blocks.weights[:, 0, 0] >= 0.0).all(), "negative weights")
-    require((blocks.totals[:, :2] >= 0.0).all(), "negative sums of squares or numbers of points")
+    total = blocks.weights[:, 0, 0]
+    require((blocks.totals[:, 0] >= -1e-6 * total).all(), "negative sums of squares")  # but for round-off
+    require((blocks.totals[:, 1] >= 0.0).all(), "negative numbers of points")
     return digest(blocks.index, blocks.weights, blocks.heights, blocks.totals, blocks.reference, loaded.stamp)
 
 
@@ -352,6 +357,42 @@ def read_session(path: Path) -> str:
     return digest(sorted(poses), *(poses[key] for key in sorted(poses)), [c.reason for c in closer.closures])
 
 
+def make_session_log(folder: Path) -> Path:
+    """A file with a submap, and a log with two more, the last of which was compared with the first."""
+    import dataclasses
+
+    from gpgmap_ros.closure import ClosureConfig, LoopCloser
+
+    (folder / "session").mkdir()
+    closer = LoopCloser(ClosureConfig(threads=1, min_path=0.0))
+    first = some_submap(0)
+    for number, x in enumerate((0.0, 4.0, 0.5)):
+        T = np.eye(4)
+        T[0, 3] = x
+        closer.add(dataclasses.replace(first, id=number, T_map_submap=T))
+        closer.keep(folder / "session" / "s.npz")
+    assert (folder / "session" / "s.log").exists()
+    assert closer.comparisons
+    return folder / "session"
+
+
+def read_session_log(path: Path) -> list[str]:
+    """One item for each submap. The log may end early, as after a kill: what comes before must be right."""
+    from gpgmap_ros.closure import ClosureConfig, LoopCloser
+
+    closer = LoopCloser.load(path / "s.npz", ClosureConfig(threads=1, min_path=0.0))
+    for T in closer.poses.values():
+        require_finite(T, "a corrected pose")
+    for closure in closer.closures:
+        require(not closure.accepted or np.isfinite(closure.covariance).all(), "a covariance not finite")
+    compared = {s.id: [c.reason for c in closer.closures if c.b == s.id] for s in closer.stations}
+    return [digest(s.id, s.name, s.T_odom_submap, s.driven, compared[s.id]) for s in closer.stations]
+
+
+def is_beginning(answer: list[str], whole: list[str]) -> bool:
+    return whole[: len(answer)] == answer
+
+
 def make_database(folder: Path) -> Path:
     from gpgmap_ros.closure import ClosureDatabase
 
@@ -411,7 +452,7 @@ def make_run(folder: Path) -> Path:
     SubmapStore(run.submaps, CONFIG).add(submap)
     write_map_npz(run.map, submap.gpgmap, Crs(32611))
     write_tum(run.trajectory, Trajectory(np.array([1, 2]) * 10**18, np.tile(np.eye(4), (2, 1, 1))))
-    write_json(run.closures, [{"a": 0, "b": 1, "accepted": False, "reason": "too far"}])
+    write_json(run.closures, [{"a": 0, "b": 1, "accepted": False, "T_a_b": np.eye(4).tolist()}])
     return run.path
 
 
@@ -440,13 +481,15 @@ def read_run(path: Path) -> str:
     return digest(found[-1][0]["elevation"])
 
 
+DECODED = 0.15
+"""Weight of LAS and LAZ: whatever ends their decoder costs its start, ten times what other mutants do."""
 TARGETS = (
     Target("points npz", make_npz, read_points, checked=True, inside=True),
     Target("points npz columns", make_npz_columns, read_points, checked=True, inside=True),
     Target("points npy", make_npy, read_points),
-    Target("points las", make_las(".las", 1), read_points, weight=0.5),
-    Target("points laz", make_las(".laz", 1), read_points, weight=0.5),
-    Target("points laz layered", make_las(".laz", 6), read_points, weight=0.5),
+    Target("points las", make_las(".las", 1), read_points, weight=DECODED),
+    Target("points laz", make_las(".laz", 1), read_points, weight=DECODED),
+    Target("points laz layered", make_las(".laz", 6), read_points, weight=DECODED),
     Target("points text", make_text, read_points),
     Target("points csv", make_csv, read_points),
     Target("points ply", make_ply("binary_little_endian"), read_points),
@@ -461,6 +504,7 @@ TARGETS = (
     Target("map", make_map, read_map, checked=True, inside=True, weight=2.0),
     Target("submap", make_submaps, read_submaps, checked=True, inside=True, weight=2.0),
     Target("session", make_session, read_session, checked=True, inside=True),
+    Target("session log", make_session_log, read_session_log, checked=True, same=is_beginning, inside=True),
     Target("database", make_database, read_database, checked=True, inside=True),
     Target("config", make_config, read_config, weight=0.3),
     Target("run folder", make_run, read_run, inside=True, weight=0.5),

@@ -279,3 +279,25 @@ def test_pieces_are_read_one_ahead_in_order_and_errors_arrive() -> None:
     with pytest.raises(PointFileError, match="it ends here"):
         use()
     assert seen == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("COUNT 1 1 1", "COUNT 1 1 0"), "its z must be one number"),
+        (("COUNT 1 1 1", "COUNT 1 2 1"), "its y must be one number"),
+        (("POINTS 4", "POINTS -4"), "its header says -4 points"),
+    ],
+)
+def test_a_pcd_header_that_can_not_be_true_is_refused(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    fields = "FIELDS x y z\nSIZE 8 8 8\nTYPE F F F\nCOUNT 1 1 1\n"
+    header = f"VERSION 0.7\n{fields}WIDTH 4\nHEIGHT 1\nPOINTS 4\nDATA binary\n"
+    path = tmp_path / "a.pcd"
+    content = np.arange(16.0).tobytes()
+    path.write_bytes(header.encode() + content)
+    np.testing.assert_array_equal(next(open_points(path).pieces()), np.arange(12.0).reshape(4, 3))
+    path.write_bytes(header.replace(*change).encode() + content)
+    with pytest.raises(PointFileError, match=rf"a\.pcd: can't be read: {message}"):
+        list(open_points(path).pieces())

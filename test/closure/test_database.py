@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import io
 import os
 
 import numpy as np
@@ -95,6 +97,66 @@ def test_a_damaged_or_foreign_file_is_refused(database, tmp_path, damage, messag
     database.save(path)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DatabaseError, match=message):
+        ClosureDatabase.load(path)
+
+
+def rewritten(path, change):
+    """The file with other arrays, its length and checksum made right."""
+    start = len(MAGIC) + HEADER.size
+    with np.load(io.BytesIO(path.read_bytes()[start:])) as file:
+        arrays = dict(file)
+    change(arrays)
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    content = buffer.getvalue()
+    path.write_bytes(MAGIC + HEADER.pack(VERSION, len(content), hashlib.sha256(content).digest()) + content)
+
+
+def put(name, index, value):
+    def change(arrays):
+        arrays[name][index] = value
+
+    return change
+
+
+def cast(name, kind):
+    return lambda arrays: arrays.update({name: arrays[name].astype(kind)})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda arrays: None, ""),
+        (lambda arrays: arrays.pop("0/slope_x"), "45 arrays"),
+        (lambda arrays: arrays.update({"0/slope_x": arrays["0/slope_x"][:, :-1]}), "slope_x is float32"),
+        (cast("0/height", np.float64), "height is float64"),
+        (put("0/height", (0, 0), np.nan), "height is not finite"),
+        (put("1/slope_variance", (0, 0), -1.0), "slope_variance is negative"),
+        (put("0/weight", (0, 0), 2.0), "not from 0 to 1"),
+        (put("0/height", (30, 30), 1e30), "heights are beyond"),
+        (put("0/numbers", 0, 0.0), "its resolution"),
+        (put("0/numbers", 0, np.nan), "its resolution"),
+        (put("0/numbers", 0, 3.0), "cells of"),
+        (put("0/numbers", 1, np.inf), "its base"),
+        (put("0/numbers", 2, 1e9), "its radius"),
+        (put("0/numbers", 3, 1.0), "its area"),
+        (cast("0/numbers", np.float32), "its numbers are"),
+        (put("0/origin", 0, 1e300), "origin is out of range"),
+        (put("0/centre", 1, -5.0), "centre is out of range"),
+        (cast("0/centre", np.complex128), "centre is complex128"),
+        (lambda arrays: arrays.update(names=np.frombuffer(b'["a","a","b","c","d"]', np.uint8)), "same name"),
+        (lambda arrays: arrays.update(names=np.frombuffer(b"[1,2,3,4,5]", np.uint8)), "no list of texts"),
+        (lambda arrays: arrays.update(names=np.frombuffer(b"[" * 99999, np.uint8)), "recursion"),
+    ],
+)
+def test_content_that_no_database_has_is_refused(database, tmp_path, change, message):
+    path = tmp_path / "submaps.db"
+    database.save(path)
+    rewritten(path, change)
+    if not message:
+        assert list(ClosureDatabase.load(path)) == list(database)
+        return
+    with pytest.raises(DatabaseError, match=rf"submaps\.db: its content makes no sense: .*{message}"):
         ClosureDatabase.load(path)
 
 

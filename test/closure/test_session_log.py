@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import PATIENCE
+from session_writer import CONFIG, hills, shifted, submap_of, write_submaps
 
-from gpgmap_ros.closure import ClosureConfig, LoopCloser
+from gpgmap_ros.closure import LoopCloser
 from gpgmap_ros.closure.consistency import Closure
-from gpgmap_ros.closure.session_file import read_session, write_session
+from gpgmap_ros.closure.session_file import KIND, read_session, write_session
 from gpgmap_ros.closure.session_log import SessionLog, log_path
 from gpgmap_ros.closure.stations import Found, Station
 from gpgmap_ros.geometry import inverse
-from gpgmap_ros.mapping import ArchiveError, GPGMap, gpgmap_from_points
-from gpgmap_ros.mapping.submaps import Submap, Track
-
-CONFIG = ClosureConfig(threads=1, min_path=1e6)
+from gpgmap_ros.mapping import ArchiveError, GPGMap
+from gpgmap_ros.mapping.archive import read_archive, write_archive
 
 
 @pytest.fixture(scope="module")
 def ground() -> GPGMap:
-    rng = np.random.default_rng(0)
-    xy = rng.uniform(-8.0, 8.0, (2000, 2))
-    return gpgmap_from_points(np.column_stack([xy, np.sin(xy[:, 0]) + np.cos(xy[:, 1] / 2.0)]), 1.0)
-
-
-def shifted(x: float) -> np.ndarray:
-    T = np.eye(4)
-    T[0, 3] = x
-    return T
-
-
-def submap_of(number: int, ground: GPGMap) -> Submap:
-    stamps = number * 1000 + np.arange(40, dtype=np.int64)
-    track = Track(stamps, np.array([shifted(0.1 * k) for k in range(40)]))
-    return Submap(
-        number, 5, shifted(4.0 * number), ground, number * 1000, number * 1000 + 900, 4.0, "x", track
-    )
+    return hills()
 
 
 def content(closer: LoopCloser) -> list[object]:
@@ -206,6 +194,10 @@ INDEFINITE = np.diag([1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
         ("track", "track"),
         ("twice", "twice"),
         ("driven", "driven"),
+        ("driven too far", "driven"),
+        ("number", "numbers from 0 to 1,000,000,000"),
+        ("drive", "drive has more than 64 bits"),
+        ("stamp", "first stamp has more than 64 bits"),
         ("closure pose", "rigid"),
         ("covariance", "positive definite"),
         ("nan covariance", "positive definite"),
@@ -230,6 +222,14 @@ def test_a_file_that_means_nothing_is_refused(what: str, why: str, tmp_path: Pat
         stations.append(stations[1])
     elif what == "driven":
         stations[1] = replace(stations[1], driven=float("nan"))
+    elif what == "number":
+        stations[3] = replace(stations[3], id=10**40)
+    elif what == "drive":
+        stations[3] = replace(stations[3], drive=10**40)
+    elif what == "stamp":
+        stations[3] = replace(stations[3], first_stamp=-(10**40))
+    elif what == "driven too far":
+        stations[3] = replace(stations[3], driven=1e300)
     elif what == "closure pose":
         found = with_closure(found, T_target_source=NAN_POSE)
     elif what == "covariance":
@@ -260,6 +260,28 @@ def test_a_file_that_means_nothing_is_refused(what: str, why: str, tmp_path: Pat
         LoopCloser.load(path, CONFIG)
 
 
+@pytest.mark.parametrize(
+    "name", ["T_odom_submap", "track_poses", "track_stamps", "T_target_source", "covariance"]
+)
+@pytest.mark.parametrize("kind", ["?", "f4", "c16"])
+def test_arrays_of_another_type_are_refused(name: str, kind: str, tmp_path: Path) -> None:
+    """The checksum is right, and identities are rigid whatever their type: sums over them are not."""
+    path = tmp_path / "closures.npz"
+    write_session(path, *session(4), [], False)
+    values, arrays = read_archive(path, KIND)
+    write_archive(path, KIND, values, {**arrays, name: arrays[name].astype(kind)})
+    with pytest.raises(ArchiveError, match="its content makes no sense"):
+        LoopCloser.load(path, CONFIG)
+
+
+def test_a_log_that_is_no_regular_file_is_refused(ground: GPGMap, tmp_path: Path) -> None:
+    path = tmp_path / "closures.npz"
+    LoopCloser(CONFIG).keep(path)
+    os.mkfifo(log_path(path))
+    with pytest.raises(ArchiveError, match=r"closures\.log: cannot be read: it is no regular file"):
+        LoopCloser.load(path, CONFIG)
+
+
 def test_an_old_file_is_read_and_goes_on_with_a_log(ground: GPGMap, tmp_path: Path) -> None:
     """Files of earlier versions have no log beside them."""
     path = tmp_path / "closures.npz"
@@ -270,3 +292,34 @@ def test_an_old_file_is_read_and_goes_on_with_a_log(ground: GPGMap, tmp_path: Pa
     closer.keep(path)
     assert log_path(path).exists()
     assert len(LoopCloser.load(path, CONFIG, lambda _: ground).stations) == 41
+
+
+def test_a_writer_killed_at_any_moment_loses_nothing_that_it_kept(tmp_path: Path) -> None:
+    """Twenty times kill -9 of a real process, while records are appended and merged into the file."""
+    path = tmp_path / "closures.npz"
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["gpgmap_ros.closure"])  # imported once, not twenty times
+    rng = np.random.default_rng()
+    newest = -1
+    for _ in range(20):
+        announcements, sender = processes.Pipe(duplex=False)
+        writer = processes.Process(target=write_submaps, args=(path, sender), daemon=True)
+        writer.start()
+        sender.close()
+        try:
+            for _ in range(int(rng.integers(1, 8))):
+                assert announcements.poll(PATIENCE), "the writer does nothing"
+                newest = announcements.recv()
+            time.sleep(rng.uniform(0.0, 0.02))
+        finally:
+            writer.kill()
+            writer.join()
+        with contextlib.suppress(EOFError):
+            while True:
+                newest = announcements.recv()
+        announcements.close()
+        closer = LoopCloser.load(path, CONFIG)
+        ids = [station.id for station in closer.stations]
+        assert ids == list(range(len(ids)))
+        assert len(ids) > newest, f"submap {newest} was kept, and is lost"
+        assert [closure.reason for closure in closer.closures] == [f"refused {id}" for id in ids[1:]]

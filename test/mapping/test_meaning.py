@@ -96,6 +96,10 @@ WRONG_MAPS: dict[str, Change] = {
     "weights to broadcast": array("weights", lambda a: a[:, :1, :1]),
     "heights beyond the planet": array("heights", lambda a: np.full_like(a, 1e30)),
     "squares negative": array("totals", at((slice(None), 0), -1e12)),
+    "squares slightly negative": array("totals", at((0, 0), -1.0)),
+    "squares smaller than those of the mean": lambda values, arrays: at(
+        (0, 0, 0), 2.0 * np.sqrt(arrays["totals"][0, 0] * arrays["weights"][0, 0, 0]) + 1e5
+    )(arrays["heights"]),
     "count negative": array("totals", at((0, 1), -1.0)),
     "blocks twice": array("index", lambda a: np.zeros_like(a)),
     "places unsigned": array("index", lambda a: a.astype(np.uint64)),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from client import RosClient
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from geometry_msgs.msg import TransformStamped
 from nav_msgs.msg import Odometry
 from rclpy.qos import QoSProfile
 from scene import CloudSource, wait_for_text
@@ -104,6 +105,26 @@ def test_one_pose_with_a_wrong_clock_does_not_stop_the_mapping(
     assert diagnostics.warns("on '/tf', 'odom' <- 'lidar'" if pose_source == "tf" else "on '/odometry'")
     assert "map reset" not in node.tail(100)
     assert diagnostics.value("clouds dropped: too_early") == 0
+
+
+def test_a_loop_of_frames_is_refused_and_the_mapping_goes_on(
+    client: RosClient, transforms: str, start_node: Any
+) -> None:
+    start_node(*SMALL)
+    diagnostics, source = Diagnostics(client), CloudSource(client)
+    publisher = client.node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100))
+    map_on(client, source, diagnostics, 5)
+    transform = TransformStamped(child_frame_id="odom")
+    transform.header.frame_id, transform.transform.rotation.w = "lidar", 1.0
+    transform.header.stamp.sec, transform.header.stamp.nanosec = divmod(source.stamp, NANOSECONDS)
+    publisher.publish(TFMessage(transforms=[transform]))
+    client.spin_until(
+        lambda: source.publish() or diagnostics.value("transforms refused") == 1, "the refused transform"
+    )
+    map_on(client, source, diagnostics, 20)
+    text = "on '/tf': the frames would form a loop: 'odom' <- 'lidar' <- 'odom'"
+    client.spin_until(lambda: diagnostics.warns(text), "a warning that names the loop")
+    assert diagnostics.value("clouds dropped: not_connected") == 0
 
 
 def test_one_pose_ahead_in_simulated_time(client: RosClient, start_node: Any) -> None:

@@ -16,7 +16,13 @@ import tf2_double
 
 from gpgmap_ros.geometry import inverse, transform_from
 from gpgmap_ros.nodes.tf2_buffer import Tf2Buffer
-from gpgmap_ros.transform_buffer import TransformBuffer, TransformTree, TransformUnavailable
+from gpgmap_ros.transform_buffer import (
+    HORIZON,
+    TransformBuffer,
+    TransformLoop,
+    TransformTree,
+    TransformUnavailable,
+)
 
 SECOND = 1_000_000_000
 T0 = 1_700_000_000 * SECOND
@@ -141,13 +147,6 @@ def test_nothing_is_known_at_first(empty: TransformTree) -> None:
     assert empty.newest("map", "lidar") is None
 
 
-def test_a_loop_is_refused_not_followed(empty: TransformTree) -> None:
-    empty.insert("a", "b", T0, at(1.0), static=True)
-    empty.insert("b", "a", T0, at(1.0), static=True)
-    empty.insert("world", "c", T0, at(1.0), static=True)
-    assert refusal(empty, "c", "a", T0)[0] == "not_connected"
-
-
 @pytest.mark.parametrize("frames", [("base_footprint", "lidar"), ("odom", "base")])
 def test_no_time_is_lost_where_none_is_given(
     buffer: TransformTree, frames: tuple[str, str], monkeypatch: pytest.MonkeyPatch
@@ -219,3 +218,60 @@ def test_nonsense_is_refused(empty: TransformTree) -> None:
         empty.insert("/a", "a", T0, np.eye(4))
     with pytest.raises(ValueError, match="not finite"):
         empty.insert("a", "b", T0, np.full((4, 4), np.nan))
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_a_transform_that_closes_a_loop_is_refused_and_nothing_else(
+    buffer: TransformTree, static: bool
+) -> None:
+    """Through the whole tree, and beside it: every look-up goes on as before, without clearing anything."""
+    stamp = T0 + 2 * SECOND
+    before = buffer.lookup("map", "lidar", stamp)
+    buffer.insert("a", "b", T0, at(1.0), static=True)
+    loops = [("b", "a", "'a' <- 'b' <- 'a'")]
+    if not static:  # a static one drives out the moving link between map and lidar: the next test
+        loops.append(("lidar", "map", "'map' <- 'odom' <- 'base' <- 'lidar' <- 'map'"))
+    for parent, child, named in loops:
+        with pytest.raises(TransformLoop, match=f"would form a loop: {named}"):
+            buffer.insert(parent, child, stamp, at(1.0), static)
+    np.testing.assert_allclose(buffer.lookup("map", "lidar", stamp), before, atol=1e-9)
+    np.testing.assert_allclose(buffer.lookup("a", "b", stamp), at(1.0), atol=1e-9)
+    buffer.insert("odom", "base", T0 + 5 * SECOND, at(5.0, 0.5))
+    np.testing.assert_allclose(
+        buffer.lookup("map", "base", T0 + 5 * SECOND), at(100.0) @ at(5.0, 0.5), atol=1e-9
+    )
+
+
+def test_a_static_transform_takes_precedence_over_a_moving_one(buffer: TransformTree) -> None:
+    """It is sent only once: were it refused, it would be missing for good."""
+    buffer.insert("lidar", "world", T0, at(1.0))
+    buffer.insert("world", "map", T0, at(7.0), static=True)
+    np.testing.assert_allclose(buffer.lookup("world", "map", T0), at(7.0), atol=1e-9)
+    for k in range(3):
+        with pytest.raises(TransformLoop):
+            buffer.insert("map", "world", T0 + k * SECOND, at(1.0))
+    buffer.insert("odom", "base", T0 + SECOND, at(1.0, 0.1))
+    expected = at(7.0) @ at(100.0) @ at(1.0, 0.1)
+    np.testing.assert_allclose(buffer.lookup("world", "base", T0 + SECOND), expected, atol=1e-9)
+
+
+def test_a_wrong_transform_that_came_first_gives_way_once_nobody_renews_it(empty: TransformTree) -> None:
+    empty.insert("base", "odom", T0, at(1.0))
+    step = SECOND // 2
+    refused = 0
+    for k in range(round(2 * HORIZON * SECOND / step)):
+        try:
+            empty.insert("odom", "base", T0 + k * step, at(0.1 * k))
+        except TransformLoop:
+            refused += 1
+    assert refused == 1 + HORIZON * SECOND / step
+    np.testing.assert_allclose(
+        empty.lookup("odom", "base", T0 + (refused + 3) * step), at(0.1 * (refused + 3)), atol=1e-9
+    )
+
+
+def test_a_frame_may_change_its_parent_and_go_back(buffer: TransformTree) -> None:
+    buffer.insert("elsewhere", "base", T0 + 5 * SECOND, at(0.0))
+    assert refusal(buffer, "odom", "lidar", T0 + 5 * SECOND)[0] == "not_connected"
+    buffer.insert("odom", "base", T0 + 6 * SECOND, at(6.0))
+    np.testing.assert_allclose(buffer.lookup("odom", "base", T0 + 6 * SECOND), at(6.0), atol=1e-9)

@@ -11,7 +11,6 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,8 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gpgmap_ros.interpreter import module_command
 
 NONE, FAILURE, END = b"N", b"F", b"E"
 FRAME_BYTES = 9
@@ -93,11 +94,9 @@ class LasDecoder:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self.close()
-            # without the working directory on the path: a file called laspy.py there must not be run
-            safe = ["-P"] if sys.version_info >= (3, 11) else []
             self._said = TemporaryFile()  # noqa: SIM115 (closed with the process)
             self._process = subprocess.Popen(
-                [sys.executable, *safe, "-m", "gpgmap_ros.io.points.las_decoding"],
+                module_command("gpgmap_ros.io.points.las_decoding"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._said,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def open_ply(path: Path) -> PointSource:
                 if not element and words[1] != "vertex":
                     raise ValueError("its first element is not 'vertex'")
                 element = words[1]
-                count = int(words[2]) if element == "vertex" else count
+                count = number_of_points(words[2]) if element == "vertex" else count
             elif words[:1] == ["property"] and element == "vertex":
                 if words[1] == "list":
                     raise ValueError("its vertices have lists")
@@ -65,10 +66,13 @@ def open_pcd(path: Path) -> PointSource:
         start = file.tell()
     names, sizes, kinds = header["FIELDS"], header["SIZE"], header["TYPE"]
     repeats = [int(value) for value in header.get("COUNT", ["1"] * len(names))]
-    count = (
-        int(header["POINTS"][0]) if "POINTS" in header else int(header["WIDTH"][0]) * int(header["HEIGHT"][0])
-    )
+    counts = ["POINTS"] if "POINTS" in header else ["WIDTH", "HEIGHT"]
+    count = math.prod(number_of_points(header[name][0]) for name in counts)
     require_xyz(names)
+    if several := [
+        name for name, repeat in zip(names, repeats, strict=True) if name in tuple("xyz") and repeat != 1
+    ]:
+        raise ValueError(f"its {', '.join(several)} must be one number (COUNT 1) for each point")
     letters = {"F": "f", "I": "i", "U": "u"}
     dtype = np.dtype(
         [
@@ -87,6 +91,13 @@ def open_pcd(path: Path) -> PointSource:
     if storage == "binary_compressed":
         return _pcd_compressed(path, count, dtype, start)
     return _records(path, count, dtype, start)
+
+
+def number_of_points(text: str) -> int:
+    """ValueError where a header says what is no number of points."""
+    if (count := int(text)) < 0:
+        raise ValueError(f"its header says {count:,} points")
+    return count
 
 
 def _records(path: Path, count: int, dtype: np.dtype[Any], start: int) -> PointSource:
