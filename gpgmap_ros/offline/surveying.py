@@ -25,8 +25,8 @@ from gpgmap_ros.io.staged import write_text
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.cells import cell_ids
 from gpgmap_ros.mapping.layers import BASE
-from gpgmap_ros.mapping.outliers import outlying_points
-from gpgmap_ros.mapping.survey import Survey, Trend, trend_of
+from gpgmap_ros.mapping.outliers import height_limits, outlying_points
+from gpgmap_ros.mapping.survey import Outliers, Survey, Trend, trend_of
 from gpgmap_ros.memory import give_back, resident_bytes
 from gpgmap_ros.offline.results import PICTURES, made
 from gpgmap_ros.report.content import MOST_CELLS, Content, encoded_layers, settings_rows, shrunk
@@ -63,6 +63,7 @@ class Plan:
 
     config: settings, with those that were not given; trend: see mapping/survey.py
     guesses: sentences about them; points: in all files, None where unknown; density: points per square metre
+    heights: limits beyond which a height is an outlier
     """
 
     config: Config
@@ -70,6 +71,7 @@ class Plan:
     guesses: tuple[str, ...]
     points: int | None
     density: float
+    heights: tuple[float, float]
 
 
 def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
@@ -106,7 +108,7 @@ def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
         guesses.append(
             f"noise {changes['noise.height_std']:g} m: scatter within a cell where the ground is smoothest"
         )
-    return Plan(with_settings(config, changes), trend, tuple(guesses), points, density)
+    return Plan(with_settings(config, changes), trend, tuple(guesses), points, density, height_limits(sample))
 
 
 def sample_of(sources: list[PointSource]) -> Array:
@@ -128,7 +130,10 @@ def sample_of(sources: list[PointSource]) -> Array:
             " (of LAS files, see --class)"
         )
     far = outlying_points(np.ascontiguousarray(sample[:, :2]))
-    return sample[~far] if far.any() else sample
+    sample = sample[~far] if far.any() else sample
+    lowest, highest = height_limits(sample)
+    good = (sample[:, 2] >= lowest) & (sample[:, 2] <= highest)
+    return sample if good.all() else sample[good]
 
 
 def names_of(sources: list[PointSource]) -> str:
@@ -193,7 +198,9 @@ def collect(
     memory: bytes that this process and the decoder may hold, see `tile_memory`; progress: told the points
     """
     start, cpu = time.perf_counter(), time.process_time()
-    survey = Survey(planned.config, planned.trend, folder, tile_memory(memory, sources, ADDING_BYTES))
+    room = tile_memory(memory, sources, ADDING_BYTES)
+    heights = (-np.inf, np.inf) if keep_outliers else planned.heights
+    survey = Survey(planned.config, planned.trend, folder, room, heights)
     adding, count, bad = 0.0, 0, 0
     notes: list[str] = []
     for source in sources:
@@ -213,12 +220,23 @@ def collect(
         raise SurveyError("; ".join(notes) or f"{sources[0].path}: there are no points in it")
     if bad:
         notes.append(f"{bad:,} points have no usable coordinates (not finite, or beyond 1e9 m): left out")
-    if not keep_outliers and (outliers := survey.leave_out_outliers()).count:
-        places = "; ".join(f"x {x:.1f} y {y:.1f}" for x, y in outliers.places)
-        what = "1 point lies" if outliers.count == 1 else f"{outliers.count:,} points lie"
-        notes.append(f"{what} far from all others ({places}): left out; --keep-outliers maps such points")
+    if not keep_outliers:
+        notes += left_out(survey.beyond_heights, "far above or below")
+        notes += left_out(survey.leave_out_outliers(), "far from")
     spent = Spent(adding, time.perf_counter() - start - adding, time.process_time() - cpu)
     return survey, spent, notes
+
+
+def left_out(outliers: Outliers, where: str) -> list[str]:
+    """A sentence about points that were left out, if there are any. where: they lie, seen from all others"""
+    if not outliers.count:
+        return []
+    places = "; ".join(
+        " ".join(f"{axis} {value:.1f}" for axis, value in zip("xyz", place, strict=False))
+        for place in outliers.places
+    )
+    what = "1 point lies" if outliers.count == 1 else f"{outliers.count:,} points lie"
+    return [f"{what} {where} all others ({places}): left out; --keep-outliers maps such points"]
 
 
 def tile_memory(memory: int, sources: list[PointSource], working: int) -> int:
