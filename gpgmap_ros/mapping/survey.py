@@ -35,7 +35,7 @@ from gpgmap_ros.mapping.window import Blocks, prototype
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 70 << 20
+BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 120 << 20
 """Of a window while it is solved: statistics in copies, bytes per cell, and what does not depend on its size."""
 MOST_TILES_AT_ONCE = 1 << 18
 """Tiles over whose box a piece of points is sorted in one go; one that reaches farther is divided first."""

@@ -31,7 +31,7 @@ from gpgmap_ros.memory import give_back, resident_bytes
 from gpgmap_ros.offline.results import PICTURES, made
 from gpgmap_ros.report.content import MOST_CELLS, Content, encoded_layers, settings_rows, shrunk
 from gpgmap_ros.report.page import write_report
-from gpgmap_ros.viz.rendering import STYLES, coloured, layer_values, png, shade, shaded
+from gpgmap_ros.viz.rendering import STYLES, certainty, coloured, layer_values, png, shade, shaded
 
 Array = NDArray[np.float64]
 
@@ -294,7 +294,9 @@ def write_survey(
     while rows * columns / shrink**2 > MOST_CELLS:
         shrink *= 2
     small = Grid(grid.origin, (-(-rows // shrink), -(-columns // shrink)), grid.resolution * shrink)
-    overview = {name: np.full(small.shape, np.nan, dtype=np.float32) for name in (*PICTURES, "shade")}
+    overview = {
+        name: np.full(small.shape, np.nan, dtype=np.float32) for name in (*PICTURES, "shade", "certain")
+    }
     keep = rows * columns <= NPZ_CELLS
     folder.layers.mkdir(parents=True, exist_ok=True)
     corner = (grid.origin[0], grid.origin[1] + rows * grid.resolution)
@@ -338,7 +340,7 @@ def write_survey(
     for name in PICTURES:
         pixels = coloured(overview[name], STYLES[name])
         if STYLES[name].shaded:
-            pixels = shaded(pixels, overview["shade"])
+            pixels = shaded(pixels, overview["shade"], certain=np.nan_to_num(overview["certain"]))
         png(pixels, folder.layers / f"{name}.png")
     return {"known_m2": round(known * grid.resolution**2, 1), "npz": keep}, overview, small
 
@@ -384,7 +386,12 @@ def add_overview(
     """Means of squares of cells. A part need not begin at a whole one: what both sides know is averaged in order."""
     pad = down.start % shrink
     for name, whole in overview.items():
-        layer = shade(part["gradient_x"], part["gradient_y"]) if name == "shade" else layer_values(part, name)
+        if name == "shade":
+            layer = shade(part["gradient_x"], part["gradient_y"])
+        elif name == "certain":
+            layer = certainty(part)
+        else:
+            layer = layer_values(part, name)
         if pad:
             layer = np.vstack([np.full((pad, layer.shape[1]), np.nan, dtype=np.float32), layer])
         small = shrunk(layer, shrink)
@@ -401,7 +408,10 @@ def survey_report(
     speed = summary["points"]["per_second"]
     coarser = grid.resolution > map_["resolution_m"]
     shown = encoded_layers(
-        {name: overview[name] for name in PICTURES}, grid, crs.label or "the files' coordinates"
+        {name: overview[name] for name in PICTURES},
+        grid,
+        crs.label or "the files' coordinates",
+        np.nan_to_num(overview["certain"]),
     )
     if coarser:
         shown["note"] = (
