@@ -27,7 +27,7 @@ from gpgmap_ros.progress import ProgressBar
 
 LEAST_MEMORY = 400
 LARGE, KEPT = 8 << 20, 64 << 20
-"""Bytes, see `memory.keep_flat`: it runs for minutes and keeps to --memory, so that freed arrays are better used again."""
+"""Bytes, see `memory.keep_flat`: a run takes minutes and keeps to --memory; arrays that were freed are used again."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a disk that is full, a quota that is used up, a file that may not grow."""
 

@@ -221,14 +221,13 @@ def collect(
     if bad:
         notes.append(f"{bad:,} points have no usable coordinates (not finite, or beyond 1e9 m): left out")
     if not keep_outliers:
-        notes += left_out(survey.beyond_heights, "far above or below")
-        notes += left_out(survey.leave_out_outliers(), "far from")
+        notes += left_out(survey.beyond_heights) + left_out(survey.leave_out_outliers())
     spent = Spent(adding, time.perf_counter() - start - adding, time.process_time() - cpu)
     return survey, spent, notes
 
 
-def left_out(outliers: Outliers, where: str) -> list[str]:
-    """A sentence about points that were left out, if there are any. where: they lie, seen from all others"""
+def left_out(outliers: Outliers) -> list[str]:
+    """A sentence about points that were left out, if there are any."""
     if not outliers.count:
         return []
     places = "; ".join(
@@ -236,7 +235,7 @@ def left_out(outliers: Outliers, where: str) -> list[str]:
         for place in outliers.places
     )
     what = "1 point lies" if outliers.count == 1 else f"{outliers.count:,} points lie"
-    return [f"{what} {where} all others ({places}): left out; --keep-outliers maps such points"]
+    return [f"{what} far from all others ({places}): left out; --keep-outliers maps such points"]
 
 
 def tile_memory(memory: int, sources: list[PointSource], working: int) -> int:

@@ -120,7 +120,7 @@ def test_heights_of_ground_are_all_within_the_limits(points: np.ndarray) -> None
     mast = np.column_stack([np.full((8, 2), 20.0), np.linspace(5.0, 30.0, 8)])
     lowest, highest = height_limits(np.vstack([points, mast]))
     assert highest > 30.0
-    tower = np.vstack([points, points[:600] + [0.0, 0.0, 500.0]])
+    tower = np.vstack([points, points[:600] + np.array([0.0, 0.0, 500.0])])
     assert height_limits(tower)[1] > 500.0
     assert height_limits(points[:15]) == (-np.inf, np.inf)
     assert lowest < points[:, 2].min()

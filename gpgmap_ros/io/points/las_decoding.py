@@ -31,7 +31,7 @@ SECONDS, POINTS_PER_SECOND = 2, 50_000
 SPARE_BYTES = 400 << 20
 """Memory beyond the size of the file."""
 CHUNK = 50_000
-"""Points that LAZ files compress together, as nearly all writers do it: within a chunk, decoding begins at its start."""
+"""Points that nearly all writers of LAZ compress together: decoding begins at the start of a chunk."""
 POINTS_PER_BYTE = 100
 """No LAZ file of real points has more: one that says so would be decoded for hours."""
 PLACES, AT_EACH = 16, 4096
