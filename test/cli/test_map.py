@@ -213,8 +213,9 @@ def test_the_relief_fades_at_the_edges_of_the_data(gpgmap, hills: np.ndarray, tm
     known = np.isfinite(np.load(tmp_path / "out" / "map.npz")["elevation"])
     edge = known & ~binary_erosion(known)
     assert np.median(certain[known]) > 0.9
-    assert np.median(certain[edge]) < 0.5
-    assert certain[~known].max() < 0.5
+    assert np.median(certain[edge]) < 0.8
+    assert certain[edge].min() < 0.3
+    assert np.median(certain[~known]) < 0.1
 
 
 def test_windows_join_without_a_seam(hills: np.ndarray, tmp_path: Path) -> None:
