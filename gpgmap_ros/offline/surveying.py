@@ -47,6 +47,8 @@ TREND_SCALES = 8.0
 """Edge of the trend's cells in length scales."""
 WINDOWS = (2 * TILE, TILE)
 """Cells along a window that is solved at once, whole tiles of the GeoTIFFs: the larger one computes less twice."""
+FREED_SHARE = 16
+"""One part in so many of the memory is for arrays that are freed and not given back to the system."""
 TILES_WORTHWHILE = 100 << 20
 """Memory that the larger window must leave for tiles."""
 NPZ_CELLS = 30_000_000
@@ -266,7 +268,7 @@ def windows(survey: Survey, edge: int) -> Iterator[tuple[slice, slice]]:
 def prepare_solving(survey: Survey, memory: int) -> int:
     """Keep as many tiles as the memory for all (bytes) leaves beside the solver; cells along a window."""
     give_back()
-    room = memory - (resident_bytes() - survey.bytes_in_memory)
+    room = memory - memory // FREED_SHARE - (resident_bytes() - survey.bytes_in_memory)
     large, small = WINDOWS
     edge = large if room - survey.window_bytes(large) >= TILES_WORTHWHILE else small
     survey.limit_memory(room - survey.window_bytes(edge))
