@@ -333,6 +333,7 @@ def write_survey(
             write_tiles(writers, part, rows - down.stop, across.start)
             add_overview(overview, part, down, across, shrink)
         survey.close()
+        give_back()  # what the tiles held: the pictures and the report need room
         if keep:
             write_layers_npz(folder.map, base, grid, crs.label or "survey", 0, crs)
     if crs.wkt and not crs.keys:
