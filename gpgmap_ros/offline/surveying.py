@@ -47,7 +47,7 @@ TREND_SCALES = 8.0
 """Edge of the trend's cells in length scales."""
 WINDOWS = (2 * TILE, TILE)
 """Cells along a window that is solved at once, whole tiles of the GeoTIFFs: the larger one computes less twice."""
-FREED_SHARE = 16
+FREED_SHARE = 10
 """One part in so many of the memory is for arrays that are freed and not given back to the system."""
 TILES_WORTHWHILE = 100 << 20
 """Memory that the larger window must leave for tiles."""
