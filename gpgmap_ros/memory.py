@@ -19,15 +19,18 @@ KEPT, LARGE = 16 << 20, 1 << 20
 """Bytes: free memory at the end of a heap that is kept, and size from which an array is given back when it is freed."""
 
 
-def keep_flat() -> bool:
-    """Call it before threads start; False where the C library is another, which then does as it likes."""
+def keep_flat(large: int = LARGE, kept: int = KEPT) -> bool:
+    """Call it before threads start; False where the C library is another, which then does as it likes.
+
+    large, kept: see LARGE and KEPT; with more of both, less time goes into asking the system for memory again and again
+    """
     if not sys.platform.startswith("linux"):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
-    settings = ((M_ARENA_MAX, HEAPS), (M_TRIM_THRESHOLD, KEPT), (M_MMAP_THRESHOLD, LARGE))
+    settings = ((M_ARENA_MAX, HEAPS), (M_TRIM_THRESHOLD, kept), (M_MMAP_THRESHOLD, large))
     return all(mallopt(name, value) == 1 for name, value in settings)
 
 

@@ -26,6 +26,8 @@ from gpgmap_ros.cli.common import (
 from gpgmap_ros.progress import ProgressBar
 
 LEAST_MEMORY = 400
+LARGE, KEPT = 8 << 20, 64 << 20
+"""Bytes, see `memory.keep_flat`: a run takes minutes and keeps to --memory; arrays that were freed are used again."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a disk that is full, a quota that is used up, a file that may not grow."""
 
@@ -94,7 +96,7 @@ def run(arguments: argparse.Namespace) -> None:
         write_survey,
     )
 
-    keep_flat()
+    keep_flat(LARGE, KEPT)
     check_output(arguments.out)
     sources = [open_points(path, epsg, classes) for path in arguments.files]
     crs, warnings = common_crs(sources)

@@ -1,4 +1,4 @@
-"""Points far from a survey: a stray return kilometres away must not decide how large its map is."""
+"""Points far from a survey: a stray return kilometres away must not decide how large its map is, nor how high."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ outliers together are never more than MOST_SHARE: a survey that consists of smal
 FAR = 0.25
 """Distance to the rest of the survey beyond which such a group is left out, over the rest's longer side. What lies
 nearer is mapped: it makes the map at most 1.5 times as long and wide."""
+FAR_HEIGHT = 5000.0
+"""Metres above or below all others beyond which a few points are no ground, however large the survey is."""
 CELLS_ALONG = 64
 """Cells along the body of a sample by which its outliers are found."""
 
@@ -47,3 +49,29 @@ def outlying_points(xy: Array) -> Mask:
     ids = cell_ids(xy, edge)
     cells = np.floor(xy[first_of_each(ids)] / edge).astype(np.int64)
     return outlying_cells(cells, np.bincount(ids))[ids]
+
+
+def height_limits(xyz: Array) -> tuple[float, float]:
+    """Heights of points (N, 3), and as much above and below them as ground may lie that is not among the points.
+
+    A few points farther above or below all others than a quarter of the survey's longer side, or than FAR_HEIGHT, are
+    not within the limits.
+    """
+    side = float(np.ptp(xyz[:, :2], axis=0).max())
+    few = int(max(FEW_POINTS, FEW_SHARE * len(xyz)))
+    if side <= 0.0 or 2 * few >= len(xyz):
+        return -np.inf, np.inf
+    far = min(FAR * side, FAR_HEIGHT)
+    z = np.partition(xyz[:, 2], (few, len(xyz) - 1 - few))
+    below, above = np.sort(z[: few + 1])[::-1], np.sort(z[-few - 1 :])
+    if (_beyond_gap(-below, far) + _beyond_gap(above, far)) > MOST_SHARE * len(xyz):
+        return -np.inf, np.inf
+    lowest = below[len(below) - 1 - _beyond_gap(-below, far)]
+    highest = above[len(above) - 1 - _beyond_gap(above, far)]
+    return float(lowest - far), float(highest + far)
+
+
+def _beyond_gap(ascending: Array, far: float) -> int:
+    """How many of the values lie beyond the first step that is larger than `far`."""
+    steps = np.flatnonzero(np.diff(ascending) > far)
+    return len(ascending) - 1 - int(steps[0]) if len(steps) else 0

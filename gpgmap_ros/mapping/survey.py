@@ -1,8 +1,9 @@
 """Surveys of any size: statistics in tiles, of which only some are in memory, and the map window by window.
 
-A point is added to the statistics of its block and forgotten. Blocks are kept in square tiles; tiles that have not been
-used for long go to the disk. When all points are in, each window of cells is solved from the blocks in it and around
-it. Memory depends on the sizes of tiles and windows, not on the number of points or the extent of the survey.
+A point is added to the statistics of its block and forgotten. Blocks are kept in square tiles; those that do not fit
+into the memory are on disk (tile_store.py). When all points are in, each window of cells is solved from the blocks in
+it and around it. Memory depends on the sizes of tiles and windows, not on the number of points or the extent of the
+survey.
 
 The relief is modelled as a deviation from a coarse trend, which is subtracted from the points and added again to the
 map: far from the data a map should continue the hillside, not return to the mean height of the survey.
@@ -11,7 +12,6 @@ map: far from the data a map should continue the hillside, not return to the mea
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,28 +22,21 @@ from scipy.ndimage import gaussian_filter, map_coordinates
 
 from gp_core.compiled import compiled
 from gp_core.grid import Grid
-from gp_core.grid.axes import Axis
-from gp_core.grid.statistics import COUNT, Statistics, locate
+from gp_core.grid.statistics import Statistics, locate
 from gp_core.grid.workers import Workers
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import BASE
 from gpgmap_ros.mapping.outliers import outlying_cells
+from gpgmap_ros.mapping.tile_store import BLOCK_BYTES, TILE_BLOCKS, Key, TileStore
 from gpgmap_ros.mapping.window import Blocks, prototype
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Key = tuple[int, int]
 
-TILE_BLOCKS = 64
-"""Blocks along a tile: 2.9 MB of statistics, which stay in the processor's cache while points are added."""
-BLOCK_BYTES = 8 * 88
-TILE_BYTES = TILE_BLOCKS**2 * BLOCK_BYTES
-BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 70 << 20
+BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 120 << 20
 """Of a window while it is solved: statistics in copies, bytes per cell, and what does not depend on its size."""
-LEAST_TILES = 4
-"""Tiles that are always in memory: around a corner."""
 MOST_TILES_AT_ONCE = 1 << 18
 """Tiles over whose box a piece of points is sorted in one go; one that reaches farther is divided first."""
 HALO = 8.0
@@ -114,10 +107,10 @@ def _doubled(cells: Array) -> Array:
 
 @dataclass(frozen=True)
 class Outliers:
-    """Points that were left out: their number, and the middles of the first few groups of them."""
+    """Points that were left out: their number, and where the first few, or the middles of groups of them, are."""
 
     count: int
-    places: tuple[tuple[float, float], ...]
+    places: tuple[tuple[float, ...], ...]
 
 
 @dataclass
@@ -134,17 +127,23 @@ class Survey:
 
     config: resolution, length_scale, relief_std (of the deviations from the trend) and noise.height_std are used
     trend: see above; folder: for tiles that leave the memory; memory: bytes for tiles
+    heights: lowest and highest that are taken in; points beyond are counted in `beyond_heights` and left out
     """
 
-    def __init__(self, config: Config, trend: Trend, folder: Path, memory: int = 1 << 29) -> None:
-        self.config, self._trend, self._folder = config, trend, folder
+    def __init__(
+        self,
+        config: Config,
+        trend: Trend,
+        folder: Path,
+        memory: int = 1 << 29,
+        heights: tuple[float, float] = (-np.inf, np.inf),
+    ) -> None:
+        self.config, self._trend, self._heights = config, trend, heights
+        self.beyond_heights = Outliers(0, ())
         mapping = config.mapping
         self._prior = prototype(mapping.length_scale, mapping.relief_std, mapping.resolution).prior
-        self._tiles: OrderedDict[Key, Statistics] = OrderedDict()
-        self._stored: set[Key] = set()
-        self._changed: set[Key] = set()
+        self._tiles = TileStore(self._prior.spacing, folder, self._take, memory)
         self._extents: dict[Key, _Extent] = {}
-        self.limit_memory(memory)
         self._variance = np.array([config.noise.height_std**2])
         self._workers = Workers(None)
 
@@ -162,18 +161,17 @@ class Survey:
 
     @property
     def bytes_stored(self) -> int:
-        """Of the tiles on disk, were they full."""
-        return len(self._stored) * TILE_BYTES
+        """Of what is on disk at most."""
+        return self._tiles.bytes_stored
 
     @property
     def bytes_in_memory(self) -> int:
-        return len(self._tiles) * TILE_BYTES
+        """Of the tiles."""
+        return self._tiles.bytes_in_memory
 
     def limit_memory(self, memory: int) -> None:
-        """Keep tiles of at most so many bytes in memory, and four at least; the others go to the disk."""
-        self._most = max(LEAST_TILES, memory // TILE_BYTES)
-        while len(self._tiles) > self._most:
-            self._store(*self._tiles.popitem(last=False))
+        """Keep tiles of at most so many bytes in memory; the others go to the disk."""
+        self._tiles.limit_memory(memory)
 
     def close(self) -> None:
         """Free the memory of the tiles, when all windows have been made."""
@@ -185,6 +183,10 @@ class Survey:
             return
         xyz = np.ascontiguousarray(xyz)
         low, high = _box(xyz)
+        lowest, highest = _height_range(xyz)
+        if lowest < self._heights[0] or highest > self._heights[1]:
+            self.add(self._plausible(xyz))
+            return
         edges = np.array([spacing * TILE_BLOCKS for spacing in self._prior.spacing])
         first = np.floor(low / edges).astype(np.int64)
         count = np.floor(high / edges).astype(np.int64) - first + 1
@@ -199,18 +201,27 @@ class Survey:
         for number in np.flatnonzero(np.diff(starts)):
             part = slice(starts[number], starts[number + 1])
             row, column = divmod(int(number), int(count[0]))
-            self._take((row + int(first[1]), column + int(first[0])), xy[part], z[part])
+            self._add((row + int(first[1]), column + int(first[0])), xy[part], z[part])
 
-    def _take(self, key: Key, xy: Array, z: Array) -> None:
-        s = self._tile(key)
-        self._changed.add(key)
-        everywhere = (-np.inf, -np.inf, np.inf, np.inf)
-        located = locate(xy, z, self._variance, everywhere, s.x, s.y)
-        s.take(located, 1.0, self._prior.unresolved, self._workers)
+    def _plausible(self, xyz: Array) -> Array:
+        """The points whose heights are within the limits; the others are counted."""
+        good = (xyz[:, 2] >= self._heights[0]) & (xyz[:, 2] <= self._heights[1])
+        gone, so_far = xyz[~good], self.beyond_heights
+        places = (*so_far.places, *(tuple(map(float, row)) for row in gone[:3]))[:3]
+        self.beyond_heights = Outliers(so_far.count + len(gone), places)
+        return xyz[good]
+
+    def _add(self, key: Key, xy: Array, z: Array) -> None:
+        self._tiles.add(key, xy, z)
         low, high = _box(xy)
         extent = self._extents.setdefault(key, _Extent(0, low, high))
         extent.count += len(xy)
         extent.low, extent.high = np.minimum(extent.low, low), np.maximum(extent.high, high)
+
+    def _take(self, s: Statistics, xy: Array, z: Array) -> None:
+        everywhere = (-np.inf, -np.inf, np.inf, np.inf)
+        located = locate(xy, z, self._variance, everywhere, s.x, s.y)
+        s.take(located, 1.0, self._prior.unresolved, self._workers)
 
     def leave_out_outliers(self) -> Outliers:
         """Forget tiles with few points that lie far from all others; what they held. Call it when all points are in."""
@@ -221,54 +232,9 @@ class Survey:
         far = [keys[k] for k in np.flatnonzero(outlying_cells(np.array(keys), counts))]
         gone = [self._extents.pop(key) for key in far]
         for key in far:
-            self._tiles.pop(key, None)
-            self._stored.discard(key)
+            self._tiles.forget(key)
         middles = [0.5 * (extent.low + extent.high) for extent in gone[:3]]
         return Outliers(sum(extent.count for extent in gone), tuple((float(x), float(y)) for x, y in middles))
-
-    def _tile(self, key: Key) -> Statistics:
-        """The tile, from memory, from the disk, or new; the one not used for longest makes room."""
-        if key in self._tiles:
-            self._tiles.move_to_end(key)
-            return self._tiles[key]
-        while len(self._tiles) >= self._most:
-            self._store(*self._tiles.popitem(last=False))
-        self._tiles[key] = self._loaded(key)
-        return self._tiles[key]
-
-    def _path(self, key: Key) -> Path:
-        return self._folder / f"tile_{key[0]}_{key[1]}.npz"
-
-    def _store(self, key: Key, s: Statistics) -> None:
-        """Only the blocks with points: a tile at the edge of a survey is mostly empty."""
-        if key not in self._changed:
-            return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        at = np.nonzero(s.totals[..., COUNT] > 0.0)
-        np.savez(
-            self._path(key),
-            rows=at[0],
-            columns=at[1],
-            weights=s.weights[at],
-            heights=s.heights[at],
-            totals=s.totals[at],
-        )
-        self._stored.add(key)
-        self._changed.discard(key)
-
-    def _loaded(self, key: Key) -> Statistics:
-        spacing_x, spacing_y = self._prior.spacing
-        s = Statistics(
-            Axis(spacing_x, key[1] * TILE_BLOCKS, TILE_BLOCKS),
-            Axis(spacing_y, key[0] * TILE_BLOCKS, TILE_BLOCKS),
-            0.0,
-        )
-        if key in self._stored:
-            with np.load(self._path(key)) as file:
-                at = file["rows"], file["columns"]
-                for array, name in zip(s.arrays, ("weights", "heights", "totals"), strict=True):
-                    array[at] = file[name]
-        return s
 
     def window_bytes(self, cells: int) -> int:
         """Memory that a window of so many cells along each side takes while it is solved: measured, not derived."""
@@ -342,10 +308,10 @@ class Survey:
         most = 1.0 / self.config.mapping.finest_std**2
         size = int(np.prod(last - first + 1))
         index = np.empty((size, 2), dtype=np.int64)
-        sums = [np.empty((size, *array.shape[2:])) for array in self._tile(tiles[0]).arrays]
+        sums = [np.empty((size, *array.shape[2:])) for array in self._tiles.tile(tiles[0]).arrays]
         used = 0
         for key in tiles:
-            s = self._tile(key)
+            s = self._tiles.tile(key)
             corner = np.array([s.y.first, s.x.first])
             low, high = np.maximum(first - corner, 0), np.minimum(last - corner + 1, TILE_BLOCKS)
             part = np.s_[low[0] : high[0], low[1] : high[1]]
@@ -373,6 +339,15 @@ def _box(xyz):  # type: ignore[no-untyped-def]
         x_min, x_max = min(x_min, x), max(x_max, x)
         y_min, y_max = min(y_min, y), max(y_max, y)
     return np.array([x_min, y_min]), np.array([x_max, y_max])
+
+
+@compiled()
+def _height_range(xyz):  # type: ignore[no-untyped-def]
+    """Smallest and largest z."""
+    low = high = xyz[0, 2]
+    for n in range(len(xyz)):
+        low, high = min(low, xyz[n, 2]), max(high, xyz[n, 2])
+    return low, high
 
 
 @compiled()

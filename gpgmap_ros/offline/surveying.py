@@ -25,13 +25,13 @@ from gpgmap_ros.io.staged import write_text
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.cells import cell_ids
 from gpgmap_ros.mapping.layers import BASE
-from gpgmap_ros.mapping.outliers import outlying_points
-from gpgmap_ros.mapping.survey import Survey, Trend, trend_of
+from gpgmap_ros.mapping.outliers import height_limits, outlying_points
+from gpgmap_ros.mapping.survey import Outliers, Survey, Trend, trend_of
 from gpgmap_ros.memory import give_back, resident_bytes
 from gpgmap_ros.offline.results import PICTURES, made
 from gpgmap_ros.report.content import MOST_CELLS, Content, encoded_layers, settings_rows, shrunk
 from gpgmap_ros.report.page import write_report
-from gpgmap_ros.viz.rendering import STYLES, coloured, layer_values, png, shade, shaded
+from gpgmap_ros.viz.rendering import STYLES, certainty, coloured, layer_values, png, shade, shaded
 
 Array = NDArray[np.float64]
 
@@ -47,6 +47,8 @@ TREND_SCALES = 8.0
 """Edge of the trend's cells in length scales."""
 WINDOWS = (2 * TILE, TILE)
 """Cells along a window that is solved at once, whole tiles of the GeoTIFFs: the larger one computes less twice."""
+FREED_SHARE = 10
+"""One part in so many of the memory is for arrays that are freed and not given back to the system."""
 TILES_WORTHWHILE = 100 << 20
 """Memory that the larger window must leave for tiles."""
 NPZ_CELLS = 30_000_000
@@ -63,6 +65,7 @@ class Plan:
 
     config: settings, with those that were not given; trend: see mapping/survey.py
     guesses: sentences about them; points: in all files, None where unknown; density: points per square metre
+    heights: limits beyond which a height is an outlier
     """
 
     config: Config
@@ -70,6 +73,7 @@ class Plan:
     guesses: tuple[str, ...]
     points: int | None
     density: float
+    heights: tuple[float, float]
 
 
 def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
@@ -106,7 +110,7 @@ def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
         guesses.append(
             f"noise {changes['noise.height_std']:g} m: scatter within a cell where the ground is smoothest"
         )
-    return Plan(with_settings(config, changes), trend, tuple(guesses), points, density)
+    return Plan(with_settings(config, changes), trend, tuple(guesses), points, density, height_limits(sample))
 
 
 def sample_of(sources: list[PointSource]) -> Array:
@@ -128,7 +132,10 @@ def sample_of(sources: list[PointSource]) -> Array:
             " (of LAS files, see --class)"
         )
     far = outlying_points(np.ascontiguousarray(sample[:, :2]))
-    return sample[~far] if far.any() else sample
+    sample = sample[~far] if far.any() else sample
+    lowest, highest = height_limits(sample)
+    good = (sample[:, 2] >= lowest) & (sample[:, 2] <= highest)
+    return sample if good.all() else sample[good]
 
 
 def names_of(sources: list[PointSource]) -> str:
@@ -193,7 +200,9 @@ def collect(
     memory: bytes that this process and the decoder may hold, see `tile_memory`; progress: told the points
     """
     start, cpu = time.perf_counter(), time.process_time()
-    survey = Survey(planned.config, planned.trend, folder, tile_memory(memory, sources, ADDING_BYTES))
+    room = tile_memory(memory, sources, ADDING_BYTES)
+    heights = (-np.inf, np.inf) if keep_outliers else planned.heights
+    survey = Survey(planned.config, planned.trend, folder, room, heights)
     adding, count, bad = 0.0, 0, 0
     notes: list[str] = []
     for source in sources:
@@ -213,12 +222,22 @@ def collect(
         raise SurveyError("; ".join(notes) or f"{sources[0].path}: there are no points in it")
     if bad:
         notes.append(f"{bad:,} points have no usable coordinates (not finite, or beyond 1e9 m): left out")
-    if not keep_outliers and (outliers := survey.leave_out_outliers()).count:
-        places = "; ".join(f"x {x:.1f} y {y:.1f}" for x, y in outliers.places)
-        what = "1 point lies" if outliers.count == 1 else f"{outliers.count:,} points lie"
-        notes.append(f"{what} far from all others ({places}): left out; --keep-outliers maps such points")
+    if not keep_outliers:
+        notes += left_out(survey.beyond_heights) + left_out(survey.leave_out_outliers())
     spent = Spent(adding, time.perf_counter() - start - adding, time.process_time() - cpu)
     return survey, spent, notes
+
+
+def left_out(outliers: Outliers) -> list[str]:
+    """A sentence about points that were left out, if there are any."""
+    if not outliers.count:
+        return []
+    places = "; ".join(
+        " ".join(f"{axis} {value:.1f}" for axis, value in zip("xyz", place, strict=False))
+        for place in outliers.places
+    )
+    what = "1 point lies" if outliers.count == 1 else f"{outliers.count:,} points lie"
+    return [f"{what} far from all others ({places}): left out; --keep-outliers maps such points"]
 
 
 def tile_memory(memory: int, sources: list[PointSource], working: int) -> int:
@@ -249,7 +268,7 @@ def windows(survey: Survey, edge: int) -> Iterator[tuple[slice, slice]]:
 def prepare_solving(survey: Survey, memory: int) -> int:
     """Keep as many tiles as the memory for all (bytes) leaves beside the solver; cells along a window."""
     give_back()
-    room = memory - (resident_bytes() - survey.bytes_in_memory)
+    room = memory - memory // FREED_SHARE - (resident_bytes() - survey.bytes_in_memory)
     large, small = WINDOWS
     edge = large if room - survey.window_bytes(large) >= TILES_WORTHWHILE else small
     survey.limit_memory(room - survey.window_bytes(edge))
@@ -276,7 +295,9 @@ def write_survey(
     while rows * columns / shrink**2 > MOST_CELLS:
         shrink *= 2
     small = Grid(grid.origin, (-(-rows // shrink), -(-columns // shrink)), grid.resolution * shrink)
-    overview = {name: np.full(small.shape, np.nan, dtype=np.float32) for name in (*PICTURES, "shade")}
+    overview = {
+        name: np.full(small.shape, np.nan, dtype=np.float32) for name in (*PICTURES, "shade", "certain")
+    }
     keep = rows * columns <= NPZ_CELLS
     folder.layers.mkdir(parents=True, exist_ok=True)
     corner = (grid.origin[0], grid.origin[1] + rows * grid.resolution)
@@ -312,6 +333,7 @@ def write_survey(
             write_tiles(writers, part, rows - down.stop, across.start)
             add_overview(overview, part, down, across, shrink)
         survey.close()
+        give_back()  # what the tiles held: the pictures and the report need room
         if keep:
             write_layers_npz(folder.map, base, grid, crs.label or "survey", 0, crs)
     if crs.wkt and not crs.keys:
@@ -320,7 +342,7 @@ def write_survey(
     for name in PICTURES:
         pixels = coloured(overview[name], STYLES[name])
         if STYLES[name].shaded:
-            pixels = shaded(pixels, overview["shade"])
+            pixels = shaded(pixels, overview["shade"], certain=np.nan_to_num(overview["certain"]))
         png(pixels, folder.layers / f"{name}.png")
     return {"known_m2": round(known * grid.resolution**2, 1), "npz": keep}, overview, small
 
@@ -366,7 +388,12 @@ def add_overview(
     """Means of squares of cells. A part need not begin at a whole one: what both sides know is averaged in order."""
     pad = down.start % shrink
     for name, whole in overview.items():
-        layer = shade(part["gradient_x"], part["gradient_y"]) if name == "shade" else layer_values(part, name)
+        if name == "shade":
+            layer = shade(part["gradient_x"], part["gradient_y"])
+        elif name == "certain":
+            layer = certainty(part)
+        else:
+            layer = layer_values(part, name)
         if pad:
             layer = np.vstack([np.full((pad, layer.shape[1]), np.nan, dtype=np.float32), layer])
         small = shrunk(layer, shrink)
@@ -383,7 +410,10 @@ def survey_report(
     speed = summary["points"]["per_second"]
     coarser = grid.resolution > map_["resolution_m"]
     shown = encoded_layers(
-        {name: overview[name] for name in PICTURES}, grid, crs.label or "the files' coordinates"
+        {name: overview[name] for name in PICTURES},
+        grid,
+        crs.label or "the files' coordinates",
+        np.nan_to_num(overview["certain"]),
     )
     if coarser:
         shown["note"] = (

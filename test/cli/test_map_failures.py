@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
+import select
 import signal
 import subprocess
 import time
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 from gpgmap_ros.cli.common import UsageError, output_folder
 
@@ -33,7 +36,7 @@ def one_line(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_one_point_far_away_is_named_and_left_out(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
-    far = np.vstack([hills, [[505_000.0, 4_005_000.0, 0.0], [np.nan, 1.0, 1.0]]])
+    far = np.vstack([hills, [[505_000.0, 4_005_000.0, 250.0], [np.nan, 1.0, 1.0]]])
     np.savez(tmp_path / "far.npz", xyz=far)
     summary = json.loads(gpgmap("map", "far.npz", "--out", "out", "--json", *SETTINGS).stdout)
     assert summary["points"]["used"] == len(hills)
@@ -41,6 +44,21 @@ def test_one_point_far_away_is_named_and_left_out(gpgmap, hills: np.ndarray, tmp
     said = " ".join(summary["warnings"])
     assert "1 point lies far from all others (x 505000.0 y 4005000.0)" in said
     assert "1 points have no usable coordinates" in said
+
+
+def test_one_absurd_height_is_named_and_left_out(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
+    stray = np.array([[hills[:, 0].mean(), hills[:, 1].mean(), 1e6]])
+    np.savez(tmp_path / "clean.npz", xyz=hills)
+    np.savez(tmp_path / "high.npz", xyz=np.vstack([hills[:9000], stray, hills[9000:]]))
+    clean = json.loads(gpgmap("map", "clean.npz", "--out", "clean", "--json", *SETTINGS).stdout)
+    summary = json.loads(gpgmap("map", "high.npz", "--out", "out", "--json", *SETTINGS).stdout)
+    assert summary["points"]["used"] == len(hills)
+    assert summary["guesses"] == clean["guesses"], "one point decides on no setting"
+    x, y, z = stray[0]
+    (said,) = summary["warnings"]
+    assert f"1 point lies far from all others (x {x:.1f} y {y:.1f} z {z:.1f}): left out" in said
+    heights = np.load(tmp_path / "out" / "map.npz")["elevation"]
+    assert np.nanmax(heights) < hills[:, 2].max() + 1.0
 
 
 def test_points_no_map_can_span_are_refused(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
@@ -137,24 +155,49 @@ def test_memory_is_held(gpgmap, tmp_path: Path) -> None:
     assert "at least 400 MB are needed" in gpgmap("map", "wide.npz", "--memory", 100, code=2).stderr
 
 
-def test_ctrl_c_is_heard(executables: Path, hills: np.ndarray, tmp_path: Path) -> None:
-    """While windows are solved, of which there are more than anybody would wait for."""
+def test_ctrl_c_is_heard(executables: Path, tmp_path: Path) -> None:
+    """While windows are solved, of which there are more than anybody would wait for: no further one is begun."""
     rng = np.random.default_rng(0)
     xyz = np.column_stack([rng.uniform(0.0, 3000.0, (200_000, 2)), np.zeros(200_000)])
     np.savez(tmp_path / "large.npz", xyz=xyz)
+    terminal, other = os.openpty()  # on a terminal the number of the window is shown when it is solved
     process = subprocess.Popen(
         [str(executables / "gpgmap"), "map", "large.npz", "--out", "out", "--set", "mapping.resolution=0.5",
          "--set", "mapping.length_scale=5"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=other,
     )  # fmt: skip
-    deadline = time.monotonic() + 300.0
-    while not list(tmp_path.glob("out/layers/.*.new")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=300)
-    assert process.returncode == 130
+    os.close(other)
+    try:
+        said, deadline = "", time.monotonic() + PATIENCE
+        while not re.search(r"window \d+ of \d+", said):
+            assert process.poll() is None, said
+            assert time.monotonic() < deadline, said
+            said += read_terminal(terminal, 0.05)
+        process.send_signal(signal.SIGINT)
+        said += read_terminal(terminal, 0.0)
+        solved = last_window(said)
+        assert process.wait(timeout=PATIENCE) == 130
+        while more := read_terminal(terminal, 0.05):
+            said += more
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
     assert "gpgmap map: interrupted" in said
+    assert last_window(said) <= solved + 1, "the window under way may end; no other may begin"
     assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "interrupted"
     assert not (tmp_path / "out" / ".tiles").exists()
+
+
+def read_terminal(terminal: int, seconds: float) -> str:
+    """What has been written to a terminal, waiting for some time at most; nothing when the other side is closed."""
+    if not select.select([terminal], [], [], seconds)[0]:
+        return ""
+    try:
+        return os.read(terminal, 1 << 16).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def last_window(said: str) -> int:
+    return int(re.findall(r"window (\d+) of \d+", said)[-1])

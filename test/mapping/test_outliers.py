@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpgmap_ros.config import Config, with_settings
-from gpgmap_ros.mapping.outliers import outlying_cells, outlying_points
+from gpgmap_ros.mapping.outliers import height_limits, outlying_cells, outlying_points
 from gpgmap_ros.mapping.survey import Survey, trend_of
 
 CONFIG = with_settings(
@@ -94,3 +94,41 @@ def test_kept_they_are_mapped_and_the_empty_ground_between_costs_nothing(
     there = survey.window(slice(9950, 10_001), slice(9950, 10_001))
     assert there is not None
     assert np.isfinite(there["elevation"]).any()
+
+
+@pytest.mark.parametrize("height", [1e6, -9999.0, 100.0])
+def test_one_absurd_height_is_left_out_and_named(points: np.ndarray, tmp_path: Path, height: float) -> None:
+    stray = np.array([[20.0, 20.0, height]])
+    dirty = np.vstack([points[:2500], stray, points[2500:]])
+    heights = height_limits(dirty)
+    assert heights == height_limits(points)
+    survey = Survey(CONFIG, trend_of(points, 12.0), tmp_path, heights=heights)
+    survey.add(dirty)
+    assert survey.beyond_heights.count == 1
+    assert survey.beyond_heights.places == ((20.0, 20.0, height),)
+    assert survey.count == 5000
+    plain = Survey(CONFIG, trend_of(points, 12.0), tmp_path)
+    plain.add(points)
+    window = np.s_[0:80], np.s_[0:80]
+    assert np.array_equal(
+        survey.window(*window)["elevation"], plain.window(*window)["elevation"], equal_nan=True
+    )
+
+
+def test_heights_of_ground_are_all_within_the_limits(points: np.ndarray) -> None:
+    """A mast just above the ground, a steep face of many points, and a survey too small to judge by."""
+    mast = np.column_stack([np.full((8, 2), 20.0), np.linspace(5.0, 30.0, 8)])
+    lowest, highest = height_limits(np.vstack([points, mast]))
+    assert highest > 30.0
+    tower = np.vstack([points, points[:600] + np.array([0.0, 0.0, 500.0])])
+    assert height_limits(tower)[1] > 500.0
+    assert height_limits(points[:15]) == (-np.inf, np.inf)
+    assert lowest < points[:, 2].min()
+
+
+def test_the_same_heights_on_a_large_survey(points: np.ndarray) -> None:
+    """Where a quarter of its length would be kilometres, what files write for 'no height' is still none."""
+    large = points * [5000.0, 5000.0, 1.0]
+    lowest, highest = height_limits(np.vstack([large, [[1e4, 1e4, -9999.0]]]))
+    assert -9999.0 < lowest < large[:, 2].min()
+    assert highest > large[:, 2].max()

@@ -30,6 +30,8 @@ SECONDS, POINTS_PER_SECOND = 2, 50_000
 """Of a processor: for any step, and for decoding; usual are a hundredth, and a million points or more."""
 SPARE_BYTES = 400 << 20
 """Memory beyond the size of the file."""
+CHUNK = 50_000
+"""Points that nearly all writers of LAZ compress together: decoding begins at the start of a chunk."""
 POINTS_PER_BYTE = 100
 """No LAZ file of real points has more: one that says so would be decoded for hours."""
 PLACES, AT_EACH = 16, 4096
@@ -143,7 +145,8 @@ def decoded(path: Path, stride: int, classes: list[int] | None) -> Iterator[NDAr
     with opened(path) as reader:
         header = reader.header
         count = int(header.point_count)
-        size = PIECE if stride == 1 else PIECE // 4
+        size = PIECE if stride == 1 else CHUNK
+        wanted = None if classes is None else np.isin(np.arange(256), classes)
         for start in range(0, count, size * stride):
             limit_time(min(size, count - start))
             if stride > 1:
@@ -153,10 +156,10 @@ def decoded(path: Path, stride: int, classes: list[int] | None) -> Iterator[NDAr
                 ends = start + len(points)
                 raise ValueError(f"it ends after {ends:,} of {count:,} points: it was cut off; copy it again")
             raw = points.array
-            if classes is not None:
+            if wanted is not None:
                 kinds = np.asarray(points.classification)
                 add_classes(found, kinds)
-                raw = raw[np.isin(kinds, classes)]
+                raw = raw if wanted[kinds].all() else raw[wanted[kinds]]
             used += len(raw)
             xyz = np.empty((len(raw), 3))
             for axis, name in enumerate("XYZ"):
