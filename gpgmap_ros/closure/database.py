@@ -28,7 +28,7 @@ from gpgmap_ros.closure.prior import PosePrior
 from gpgmap_ros.closure.ranking import Ranked, Ranking
 from gpgmap_ros.closure.registration import Registration, in_metres, register_surfaces
 from gpgmap_ros.closure.surface import FIELDS, NotComparable, Surface, surface_of
-from gpgmap_ros.closure.surface_check import check_surface
+from gpgmap_ros.closure.surface_check import check_fields, check_surface
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.archive import shortened
 from gpgmap_ros.storage.atomic import atomic_write
@@ -225,8 +225,9 @@ def surfaces_in(content: bytes) -> dict[str, Surface]:
             if values.shape != (len(NUMBERS),) or values.dtype != np.float64:
                 raise ValueError(f"submap '{shortened(name)}': its numbers are {values.dtype} {values.shape}")
             arrays = {key: read_array(archive, f"{k}/{key}") for key in ARRAYS}
-            surface = Surface(**arrays, **dict(zip(NUMBERS, values.tolist(), strict=True)))
             try:
+                check_fields(arrays)
+                surface = Surface(**arrays, **dict(zip(NUMBERS, values.tolist(), strict=True)))
                 check_surface(surface)
             except ValueError as error:
                 raise ValueError(f"submap '{shortened(name)}': {error}") from error

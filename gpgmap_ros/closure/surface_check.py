@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpgmap_ros.closure.surface import Surface
+from gpgmap_ros.closure.surface import FIELDS, Surface
 from gpgmap_ros.mapping.plausible import FARTHEST, checked_number
 
-FIELDS = ("weight", "height", "slope_x", "slope_y", "height_variance", "slope_variance")
 SMALLEST_CELL, LARGEST_CELL = 1e-4, 1e4
 """Metres."""
 ROUND_OFF = 1e-3
 """Relative: sums over single-precision weights, in another order."""
+
+
+def check_fields(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """ValueError where the fields of a surface, by name, have not the type and the one shape that they must have."""
+    shape = arrays["weight"].shape
+    for name in FIELDS:
+        field = arrays[name]
+        if field.ndim != 2 or field.shape != shape or not field.size or field.dtype != np.float32:
+            raise ValueError(f"its {name} is {field.dtype} {field.shape}, expected float32 {shape}")
 
 
 def check_surface(surface: Surface) -> None:
@@ -21,8 +32,6 @@ def check_surface(surface: Surface) -> None:
     shape = surface.weight.shape
     for name in FIELDS:
         field = getattr(surface, name)
-        if field.ndim != 2 or field.shape != shape or not field.size or field.dtype != np.float32:
-            raise ValueError(f"its {name} is {field.dtype} {field.shape}, expected float32 {shape}")
         if not np.isfinite(field).all():
             raise ValueError(f"its {name} is not finite everywhere")
         if name.endswith("variance") and (field < 0.0).any():

@@ -17,6 +17,7 @@ import pytest
 from limits import PATIENCE
 
 from gpgmap_ros.cli.common import UsageError, output_folder
+from gpgmap_ros.storage.folder_lock import LOCK_FILE
 
 SETTINGS = ["--set", "mapping.resolution=1"]
 
@@ -111,14 +112,14 @@ def test_overwrite_without_out_replaces_the_run_of_that_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    first = output_folder(None, "survey_gpgmap", overwrite=True)
-    assert first == Path("survey_gpgmap")
+    first = Path("survey_gpgmap")  # of a run that has ended
+    first.mkdir()
     (first / "run.json").write_text("{}")
     (first / "old").touch()
     assert output_folder(None, "survey_gpgmap", overwrite=False) == Path("survey_gpgmap_2")
     again = output_folder(None, "survey_gpgmap", overwrite=True)
     assert again == first
-    assert list(again.iterdir()) == []
+    assert [path.name for path in again.iterdir()] == [LOCK_FILE]
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="is a file"):
         output_folder(Path("file"), "x", overwrite=True)
