@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gp_core.kernel_pca import KernelPCA
     from gp_core.regression import (
         BayesianLinearRegression,
+        CoregionalizedGaussianProcessRegressor,
         GaussianProcessRegressor,
         InterpolatedGaussianProcessRegressor,
         KernelRidge,
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
+    "CoregionalizedGaussianProcessRegressor",
     "Gaussian",
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",

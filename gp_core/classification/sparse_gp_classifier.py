@@ -23,9 +23,9 @@ from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
 from gp_core.classification.sparse_gp import SparseBound, SparseModel, Whitened
 from gp_core.estimators import Inputs, default_kernel, generator, query_inputs, report
-from gp_core.grid.workers import single_threaded_blas
 from gp_core.kernels import RBF, Kernel
 from gp_core.optimize import Optimum, minimize
+from gp_core.parallel import single_threaded_blas
 
 _ROUGH = 1e-2
 """Gain of the bound below which a posterior is good enough while the hyperparameters are searched."""
