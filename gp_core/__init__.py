@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         LocallyWeightedRegression,
         NadarayaWatson,
         Ridge,
+        RobustGaussianProcessRegressor,
     )
 
 __version__ = "0.1.0"
@@ -49,6 +50,7 @@ __all__ = [
     "LogisticRegression",
     "NadarayaWatson",
     "Ridge",
+    "RobustGaussianProcessRegressor",
     "SparseGaussianProcessClassifier",
     "SupportVectorClassifier",
 ]
