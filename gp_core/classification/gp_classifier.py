@@ -59,7 +59,7 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
     optimizer : "lbfgs" or None
         None keeps the hyperparameters as given.
     n_restarts_optimizer : int
-        Further starts, drawn uniformly within the bounds of theta.
+        Further starts, drawn in the scale of the inputs.
     priors : mapping or None
         Hyperparameter name -> Prior, see `gp_core.priors`.
     max_iter : int
