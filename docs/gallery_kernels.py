@@ -112,7 +112,7 @@ def object_kernels() -> Figure:
         "butylamine": _alkane(4, "N"),
     }
     panels = [
-        ("words: EditDistance", words, EditDistance(0.5)(words)),
+        ("words: EditDistance", words, EditDistance(2.0)(words)),
         (
             "expressions: SubtreeKernel",
             list(trees),
@@ -170,7 +170,7 @@ def coregionalization() -> Figure:
     for ax in axes[1:]:
         ax.plot(data[~hidden], Y[~hidden, 1], "o", color="black", markersize=3)
         ax.plot(data[hidden], Y[hidden, 1], "o", color=GREY, markersize=3, fillstyle="none")
-        ax.set_ylim(-0.9, 4.3)
+        ax.set_ylim(-0.2, 3.0)
     for ax in axes:
         ax.set_xlabel("x")
     return figure

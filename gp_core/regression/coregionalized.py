@@ -128,7 +128,7 @@ class CoregionalizedGaussianProcessRegressor(
     Examples
     --------
     >>> import numpy as np
-    >>> from gp_core.regression import CoregionalizedGaussianProcessRegressor
+    >>> from gp_core import CoregionalizedGaussianProcessRegressor
     >>> x = np.linspace(0.0, 6.0, 25)[:, None]
     >>> noise = 0.1 * np.random.default_rng(0).normal(size=(25, 2))
     >>> Y = np.stack([np.sin(x[:, 0]), -2.0 * np.sin(x[:, 0])], axis=1) + noise
