@@ -121,6 +121,7 @@ def fit_binary_gp(
     inference: Inference,
     *,
     learn: bool,
+    start_from_data: bool,
     priors: Mapping[str, Prior] | None,
     n_restarts: int,
     max_iter: int,
@@ -134,13 +135,14 @@ def fit_binary_gp(
     link: p(y | f)
     inference: one of INFERENCE
     learn: whether to learn the hyperparameters
+    start_from_data: whether the search begins where the scale of the inputs suggests, not at those of `prior`
     priors: hyperparameter name -> Prior
     n_restarts: further starts, drawn in the scale of the inputs
     max_iter: iterations per start
     rng: source of the restarts
     """
     with single_threaded_blas():
-        return _fit(prior, X, y, link, inference, learn, priors, n_restarts, max_iter, rng)
+        return _fit(prior, X, y, link, inference, learn, start_from_data, priors, n_restarts, max_iter, rng)
 
 
 def _fit(
@@ -150,6 +152,7 @@ def _fit(
     link: Link,
     inference: Inference,
     learn: bool,
+    start_from_data: bool,
     priors: Mapping[str, Prior] | None,
     n_restarts: int,
     max_iter: int,
@@ -169,9 +172,14 @@ def _fit(
             log_p, log_p_gradient = log_prior(priors, trial)
             return -value - log_p, -gradient - log_p_gradient
 
+        def value(theta: Array) -> float:
+            trial = prior.with_theta(theta)
+            q = inference(trial.kernel(X), y, link, None, offset=trial.offset(X))
+            return -q.log_evidence - log_prior(priors, trial)[0]
+
         optimum = minimize(
             negative,
-            prior.theta,
+            None if start_from_data else prior.theta,
             space.bounds,
             n_restarts=n_restarts,
             max_iterations=max_iter,
@@ -179,6 +187,7 @@ def _fit(
             tolerance=TOLERANCE,
             restarts=space.restarts,
             candidates=space.candidates,
+            value=value,
         )
         prior = prior.with_theta(optimum.x)
     K = prior.kernel(X)
