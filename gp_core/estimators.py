@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import column_or_1d
 
 from gp_core.arrays import Array, as_targets, as_vector, looks_like_objects
 from gp_core.kernels import RBF, Kernel, Scaled
@@ -71,6 +72,16 @@ def fit_inputs_and_targets(estimator: Any, X: Any, y: Any, kernel: Kernel | None
         estimator, X, y, dtype=np.float64, order="C", y_numeric=True, multi_output=True, reset=True
     )
     return X, np.asarray(y, dtype=np.float64)
+
+
+def fit_inputs_and_one_target(
+    estimator: Any, X: Any, y: Any, kernel: Kernel | None = None
+) -> tuple[Any, Array]:
+    """The same for a model of one output: y (N,); a column (N, 1) is taken as such, with scikit-learn's warning."""
+    X, y = fit_inputs_and_targets(estimator, X, y, kernel)
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise ValueError(f"y must have shape (N,), got {y.shape}: fit one model per output")
+    return X, column_or_1d(y, warn=True)
 
 
 def query_inputs(estimator: Any, X: Any, kernel: Kernel | None = None) -> Any:

@@ -16,7 +16,7 @@ from gp_core.estimators import (
     Inputs,
     NamedKernelParameters,
     default_kernel,
-    fit_inputs_and_targets,
+    fit_inputs_and_one_target,
     generator,
     query_inputs,
     report,
@@ -195,9 +195,7 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
             raise ValueError(
                 "noise_variance must be > 0: interpolation leaves errors that noise has to explain"
             )
-        points, values = fit_inputs_and_targets(self, X, y, kernel)
-        if values.ndim != 1:
-            raise ValueError(f"y must have shape (N,), got {values.shape}: fit one model per output")
+        points, values = fit_inputs_and_one_target(self, X, y, kernel)
         self.grid_ = InducingGrid.over(points, self._nodes(points.shape[1]))
         self._offset = float(values.mean()) if self.normalize_y else 0.0
         deviation = float(values.std()) if self.normalize_y else 1.0

@@ -17,7 +17,7 @@ from gp_core.estimators import (
     Inputs,
     NamedKernelParameters,
     default_kernel,
-    fit_inputs_and_targets,
+    fit_inputs_and_one_target,
     generator,
     query_inputs,
     report,
@@ -149,9 +149,7 @@ class RobustGaussianProcessRegressor(NamedKernelParameters, RegressorMixin, Base
             self.noise_variance_bounds,
             self.degrees_of_freedom_bounds,
         )
-        points, values = fit_inputs_and_targets(self, X, y, model.kernel)
-        if values.ndim != 1:
-            raise ValueError(f"y must have shape (N,), got {values.shape}: fit one model per output")
+        points, values = fit_inputs_and_one_target(self, X, y, model.kernel)
         self.X_train_, self.y_train_ = points, values
         self._offset = float(np.median(values)) if self.normalize_y and self.mean is None else 0.0
         self._scale = _spread(values) if self.normalize_y else 1.0
