@@ -1,22 +1,33 @@
-"""The pictures of docs/gallery for kernels with compact support, periodic kernels and kernel interpolation.
+"""Pictures of further kernels and processes: compact, periodic, on objects, interpolated, of several outputs, robust.
 
-    python docs/gallery_kernels.py [folder]
-
-Run it where gp_core is importable: installed, or with PYTHONPATH=. in the repository.
+Drawn with the others by docs/make_gallery.py. Every number comes from gp_core.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
-from make_gallery import BLUE, GREEN, GREY, ORANGE, RED, ROOT, STYLE, band
+from gallery_style import BLUE, GREEN, GREY, ORANGE, RED, band
 from matplotlib.figure import Figure
 
-from gp_core import GaussianProcessRegressor, InterpolatedGaussianProcessRegressor
-from gp_core.kernels import RBF, Epanechnikov, Kernel, Periodic, Tricube, Wendland
+from gp_core import (
+    CoregionalizedGaussianProcessRegressor,
+    GaussianProcessRegressor,
+    InterpolatedGaussianProcessRegressor,
+    RobustGaussianProcessRegressor,
+)
+from gp_core.kernels import (
+    RBF,
+    EditDistance,
+    Epanechnikov,
+    Graph,
+    Kernel,
+    Periodic,
+    SubtreeKernel,
+    Tricube,
+    WeisfeilerLehman,
+    Wendland,
+)
 
 
 def compact_and_periodic() -> Figure:
@@ -74,20 +85,124 @@ def kernel_interpolation() -> Figure:
     return figure
 
 
-PICTURES = {"compact_and_periodic": compact_and_periodic, "kernel_interpolation": kernel_interpolation}
+def _alkane(carbons: int, end: str = "") -> Graph:
+    """A chain of carbon atoms, with another atom at its end."""
+    labels = ["C"] * carbons + ([end] if end else [])
+    return Graph(labels, [(i, i + 1) for i in range(len(labels) - 1)])
 
 
-def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "gallery"
-    folder.mkdir(parents=True, exist_ok=True)
-    plt.switch_backend("Agg")
-    with plt.rc_context(STYLE):
-        for name, draw in PICTURES.items():
-            figure = draw()
-            figure.savefig(folder / f"{name}.png", metadata={"Software": None})
-            plt.close(figure)
-            print(folder / f"{name}.png")
+def object_kernels() -> Figure:
+    """How alike words, trees and molecules are: three Gram matrices."""
+    words = ["kernel", "kernels", "colonel", "matrix", "metric", "matrices"]
+    trees = {
+        "x + y": ("+", "x", "y"),
+        "x + z": ("+", "x", "z"),
+        "(x + y) z": ("*", ("+", "x", "y"), "z"),
+        "(x + y)(x + y)": ("*", ("+", "x", "y"), ("+", "x", "y")),
+        "x y": ("*", "x", "y"),
+        "sin(x + y)": ("sin", ("+", "x", "y")),
+    }
+    ring = Graph(["C"] * 6, [(i, (i + 1) % 6) for i in range(6)])
+    molecules = {
+        "butane": _alkane(4),
+        "hexane": _alkane(6),
+        "cyclohexane": ring,
+        "propanol": _alkane(3, "O"),
+        "pentanol": _alkane(5, "O"),
+        "butylamine": _alkane(4, "N"),
+    }
+    panels = [
+        ("words: EditDistance", words, EditDistance(2.0)(words)),
+        (
+            "expressions: SubtreeKernel",
+            list(trees),
+            SubtreeKernel(0.5, normalized=True)(list(trees.values())),
+        ),
+        (
+            "molecules: WeisfeilerLehman",
+            list(molecules),
+            WeisfeilerLehman(2, normalized=True)(list(molecules.values())),
+        ),
+    ]
+    figure, axes = plt.subplots(1, 3, figsize=(10.5, 4.0), layout="constrained")
+    for ax, (title, names, K) in zip(axes, panels, strict=True):
+        ax.imshow(K, cmap="Blues", vmin=0.0, vmax=1.0)
+        for i, j in np.ndindex(*K.shape):
+            ax.text(
+                j,
+                i,
+                f"{K[i, j]:.2f}",
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="w" if K[i, j] > 0.6 else "k",
+            )
+        ax.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=8)
+        ax.set_yticks(range(len(names)), names, fontsize=8)
+        ax.set_title(title)
+        ax.grid(visible=False)
+    return figure
 
 
-if __name__ == "__main__":
-    main()
+def coregionalization() -> Figure:
+    """Two outputs that depend on each other: what one shows fills the gap of the other."""
+    rng = np.random.default_rng(2)
+    data = np.sort(rng.uniform(0.0, 10.0, 40))
+    truth = np.sin(data) + 0.3 * np.sin(2.3 * data)
+    Y = np.stack([truth, 1.5 - 0.8 * truth], axis=1) + 0.1 * rng.normal(size=(40, 2))
+    noise = np.zeros((40, 2))
+    hidden = (data > 4.0) & (data < 8.0)
+    noise[hidden, 1] = 1e4  # the second output was not measured there
+    x = np.linspace(0.0, 10.0, 300)
+    alone = GaussianProcessRegressor(normalize_y=True).fit(data[~hidden, None], Y[~hidden, 1])
+    joint = CoregionalizedGaussianProcessRegressor(normalize_y=True).fit(
+        data[:, None], Y, noise_variances=noise
+    )
+    mean, std = joint.predict(x[:, None], return_std=True)
+    figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.2), sharex=True, layout="constrained")
+    band(axes[0], x, mean[:, 0], std[:, 0])
+    axes[0].plot(data, Y[:, 0], "o", color="black", markersize=3)
+    axes[0].set_title("first output")
+    band(axes[1], x, *alone.predict(x[:, None], return_std=True), ORANGE)
+    axes[1].set_title("second output, alone")
+    band(axes[2], x, mean[:, 1], std[:, 1])
+    axes[2].set_title("second output, with the first")
+    for ax in axes[1:]:
+        ax.plot(data[~hidden], Y[~hidden, 1], "o", color="black", markersize=3)
+        ax.plot(data[hidden], Y[hidden, 1], "o", color=GREY, markersize=3, fillstyle="none")
+        ax.set_ylim(-0.2, 3.0)
+    for ax in axes:
+        ax.set_xlabel("x")
+    return figure
+
+
+def outliers() -> Figure:
+    """Normal noise follows outliers or calls everything noise; Student t noise leaves them alone."""
+    rng = np.random.default_rng(4)
+    data = np.sort(rng.uniform(0.0, 10.0, 50))
+    y = np.sin(data) + 0.1 * rng.normal(size=50)
+    y[[8, 22, 23, 40]] += [2.5, -3.0, -2.4, 3.2]
+    x = np.linspace(0.0, 10.0, 300)
+    normal = GaussianProcessRegressor().fit(data[:, None], y)
+    robust = RobustGaussianProcessRegressor(degrees_of_freedom=3.0).fit(data[:, None], y)
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.4), sharey=True, layout="constrained")
+    band(axes[0], x, *normal.predict(x[:, None], return_std=True), ORANGE)
+    axes[0].set_title("normal noise")
+    band(axes[1], x, *robust.predict(x[:, None], return_std=True))
+    axes[1].set_title("Student t noise; open circles count less than a fifth")
+    ignored = robust.precisions_ < 0.2
+    for ax, open_circles in zip(axes, (np.zeros(50, dtype=bool), ignored), strict=True):
+        ax.plot(x, np.sin(x), color=GREY, linestyle="--", linewidth=1.0)
+        ax.plot(data[~open_circles], y[~open_circles], "o", color="black", markersize=3.5)
+        ax.plot(data[open_circles], y[open_circles], "o", color=RED, markersize=5, fillstyle="none")
+        ax.set_xlabel("x")
+    return figure
+
+
+PICTURES = {
+    "compact_and_periodic": compact_and_periodic,
+    "kernel_interpolation": kernel_interpolation,
+    "object_kernels": object_kernels,
+    "coregionalization": coregionalization,
+    "outliers": outliers,
+}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
+from gallery_style import BLUE, GREEN, GREY, ORANGE, RED
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -22,8 +23,6 @@ from gp_core.basis import Basis, GaussianBasis, PolynomialBasis, SigmoidBasis
 from gp_core.classification.links import LINKS
 from gp_core.classification.weights import laplace_weights
 from gp_core.kernels import RBF, Linear, Metric
-
-BLUE, ORANGE, GREEN, GREY, RED = "#1f6f8b", "#e07a1f", "#3c8d40", "#8a8a8a", "#b5322a"
 
 
 def _density(ax: Axes, mean: np.ndarray, covariance: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""The pictures of docs/gallery for kernels and regression.
+"""The pictures of docs/gallery, all of them.
 
     python docs/make_gallery.py [folder [picture ...]]
 
@@ -11,36 +11,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import gallery_classification
+import gallery_kernels
 import gallery_lectures
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
+from gallery_style import BLUE, GREEN, GREY, ORANGE, RED, ROOT, STYLE, band
 from matplotlib.figure import Figure
 
 from gp_core import GaussianProcessRegressor, LocallyWeightedRegression, NadarayaWatson, Ridge
 from gp_core.kernels import RBF, Exponential, Kernel, Matern, RationalQuadratic
 from gp_core.regression import likelihood_contour
-
-ROOT = Path(__file__).resolve().parent
-BLUE, ORANGE, GREEN, GREY, RED = "#1f6f8b", "#e07a1f", "#3c8d40", "#8a8a8a", "#b5322a"
-STYLE = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "savefig.dpi": 110,
-}
-
-
-def band(ax: Axes, x: np.ndarray, mean: np.ndarray, std: np.ndarray, color: str = BLUE) -> None:
-    """A mean and its two standard deviations."""
-    ax.fill_between(x, mean - 2.0 * std, mean + 2.0 * std, color=color, alpha=0.18, linewidth=0)
-    ax.plot(x, mean, color=color, linewidth=1.6)
 
 
 def samples() -> Figure:
@@ -268,21 +249,30 @@ PICTURES = {
     "smoothers": smoothers,
     "ellipse": ellipse,
     "gradient": gradient,
-    **gallery_lectures.PICTURES,
 }
+SERIES = (
+    (STYLE, PICTURES),
+    (STYLE, gallery_lectures.PICTURES),
+    (STYLE, gallery_kernels.PICTURES),
+    (gallery_classification.STYLE, gallery_classification.FIGURES),
+)
 
 
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "gallery"
-    wanted = sys.argv[2:] or list(PICTURES)
+    known = [name for _, pictures in SERIES for name in pictures]
+    wanted = sys.argv[2:] or known
+    if unknown := sorted(set(wanted) - set(known)):
+        sys.exit(f"no such picture: {', '.join(unknown)}; there are {', '.join(known)}")
     folder.mkdir(parents=True, exist_ok=True)
     plt.switch_backend("Agg")
-    with plt.rc_context(STYLE):
-        for name in wanted:
-            figure = PICTURES[name]()
-            figure.savefig(folder / f"{name}.png", metadata={"Software": None})
-            plt.close(figure)
-            print(folder / f"{name}.png")
+    for style, pictures in SERIES:
+        with plt.rc_context(style):
+            for name in [name for name in pictures if name in wanted]:
+                figure = pictures[name]()
+                figure.savefig(folder / f"{name}.png", metadata={"Software": None})
+                plt.close(figure)
+                print(folder / f"{name}.png")
 
 
 if __name__ == "__main__":

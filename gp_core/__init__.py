@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from gp_core.kernel_pca import KernelPCA
     from gp_core.regression import (
         BayesianLinearRegression,
+        CoregionalizedGaussianProcessRegressor,
         GaussianProcessRegressor,
         InterpolatedGaussianProcessRegressor,
         KernelRidge,
         LocallyWeightedRegression,
         NadarayaWatson,
         Ridge,
+        RobustGaussianProcessRegressor,
     )
 
 __version__ = "0.1.0"
@@ -34,6 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
+    "CoregionalizedGaussianProcessRegressor",
     "Gaussian",
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",
@@ -47,6 +50,7 @@ __all__ = [
     "LogisticRegression",
     "NadarayaWatson",
     "Ridge",
+    "RobustGaussianProcessRegressor",
     "SparseGaussianProcessClassifier",
     "SupportVectorClassifier",
 ]

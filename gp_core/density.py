@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
 from gp_core.bandwidth import scott_kernel
-from gp_core.estimators import fit_inputs, generator, query_inputs, report
+from gp_core.estimators import NamedKernelParameters, fit_inputs, generator, query_inputs, report
 from gp_core.kernels import Kernel
 from gp_core.kernels.stationary import Stationary
 from gp_core.optimize import Optimum, minimize
@@ -25,7 +25,7 @@ _FAR = 1e4
 """A kernel is taken to be integrable if what lies beyond this many length scales does not count."""
 
 
-class KernelDensity(BaseEstimator):  # type: ignore[misc]
+class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
     """p(x) = 1/N sum_i k(x, x_i) / Z, Z = integral of k(x, x_i) dx: a bump of k's shape at every point.
 
     The density behind Nadaraya-Watson regression (kernel density estimation in the lecture on kernel

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import column_or_1d
 
-from gp_core.arrays import Array, as_targets, looks_like_objects
+from gp_core.arrays import Array, as_targets, as_vector, looks_like_objects
 from gp_core.kernels import RBF, Kernel, Scaled
 from gp_core.linalg import report_jitter
 from gp_core.optimize import Optimum
@@ -73,11 +74,33 @@ def fit_inputs_and_targets(estimator: Any, X: Any, y: Any, kernel: Kernel | None
     return X, np.asarray(y, dtype=np.float64)
 
 
+def fit_inputs_and_one_target(
+    estimator: Any, X: Any, y: Any, kernel: Kernel | None = None
+) -> tuple[Any, Array]:
+    """The same for a model of one output: y (N,); a column (N, 1) is taken as such, with scikit-learn's warning."""
+    X, y = fit_inputs_and_targets(estimator, X, y, kernel)
+    if y.ndim == 2 and y.shape[1] > 1:
+        raise ValueError(f"y must have shape (N,), got {y.shape}: fit one model per output")
+    return X, column_or_1d(y, warn=True)
+
+
 def query_inputs(estimator: Any, X: Any, kernel: Kernel | None = None) -> Any:
     """X at prediction, checked against what `fit` saw."""
     if _takes_objects(kernel, X):
         return kernel._checked(X)  # type: ignore[union-attr]
     return validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
+
+
+def sample_weights(sample_weight: Any, n: int) -> Array:
+    """(N,) how often each point counts, 1 unless given; not negative, and not 0 for all."""
+    if sample_weight is None:
+        return np.ones(n)
+    weights = as_vector(sample_weight, "sample_weight", n)
+    if (weights < 0.0).any():
+        raise ValueError(f"sample_weight holds a negative weight: {weights.min()}")
+    if not weights.any():
+        raise ValueError("sample_weight is zero for all points: weigh at least one")
+    return weights
 
 
 def default_kernel(kernel: Any) -> Kernel:

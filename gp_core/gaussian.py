@@ -16,7 +16,7 @@ from gp_core.linalg import cholesky
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """x ~ N(mean, covariance).
+    """x ~ N(mean, covariance), p(x) = exp(-(x - mean)' covariance^-1 (x - mean) / 2) / sqrt(|2 pi covariance|).
 
     Parameters
     ----------

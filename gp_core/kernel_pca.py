@@ -9,11 +9,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
-from gp_core.estimators import Inputs, default_kernel, fit_inputs, query_inputs
+from gp_core.estimators import Inputs, NamedKernelParameters, default_kernel, fit_inputs, query_inputs
 from gp_core.kernels import Kernel
 
 
-class KernelPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class KernelPCA(NamedKernelParameters, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """z_c(x) = sum_i a_ic k~(x, x_i), with K~ a_c = lambda_c a_c and lambda_c |a_c|^2 = 1.
 
     K~ = K - 1K/N - K1/N + 1K1/N^2 is the Gram matrix of features about their mean, so that z are the

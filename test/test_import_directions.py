@@ -12,6 +12,8 @@ import pytest
 FOUNDATION: set[str] = set()  # the plain modules of gp_core
 CORE = {"gp_core", "gp_core.kernels"}
 ESTIMATORS = "gp_core.estimators"  # what the scikit-learn estimators share: above the kernels
+BANDWIDTH = "gp_core.bandwidth"
+ABOVE_KERNELS = {"estimators", "bandwidth", "density", "kernel_pca"}  # modules of gp_core that use kernels
 BASE = {"gpgmap_ros", "gpgmap_ros.setting", "gpgmap_ros.config", "gpgmap_ros.config_file", "gpgmap_ros.geometry",
         "gpgmap_ros.share", "gpgmap_ros.progress", "gpgmap_ros.transform_buffer", "gpgmap_ros.findings",
         "gpgmap_ros.memory", "gpgmap_ros.compilation", "gpgmap_ros.optional_packages",
@@ -20,8 +22,12 @@ MAY_IMPORT = {
     "gp_core": FOUNDATION,
     "gp_core.kernels": {"gp_core"},
     ESTIMATORS: CORE,
-    "gp_core.regression": CORE | {ESTIMATORS},
-    "gp_core.classification": CORE | {ESTIMATORS},
+    BANDWIDTH: CORE,
+    "gp_core.density": CORE | {ESTIMATORS, BANDWIDTH},
+    "gp_core.kernel_pca": CORE | {ESTIMATORS},
+    "gp_core.regression": CORE | {ESTIMATORS, BANDWIDTH},
+    # the prior mean of a latent function is that of regression
+    "gp_core.classification": CORE | {ESTIMATORS, BANDWIDTH, "gp_core.regression"},
     "gp_core.grid": CORE,
     "gpgmap_ros": set(),
     "gpgmap_ros.setting": set(),
@@ -72,7 +78,7 @@ def room_of(module: str, root: Path) -> str:
     if len(parts) == 1:
         return module
     if parts[0] == "gp_core" and not (root / "gp_core" / parts[1]).is_dir():
-        return ESTIMATORS if parts[1] == "estimators" else "gp_core"
+        return f"gp_core.{parts[1]}" if parts[1] in ABOVE_KERNELS else "gp_core"
     if parts[0] == "gpgmap_ros" and not (root / "gpgmap_ros" / f"{parts[1]}.py").exists():
         return "gpgmap_ros." + parts[1] if (root / "gpgmap_ros" / parts[1]).is_dir() else "gpgmap_ros"
     return ".".join(parts[:2])

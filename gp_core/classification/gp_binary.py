@@ -20,9 +20,11 @@ from gp_core.classification.variational import variational
 from gp_core.kernels import Kernel
 from gp_core.linalg import cholesky
 from gp_core.optimize import Objective, Optimum, minimize
+from gp_core.parallel import single_threaded_blas
 from gp_core.parameters import Parametrised
 from gp_core.priors import Prior, log_prior
 from gp_core.regression.means import Mean
+from gp_core.scales import DataScale, search_space
 
 Inference = Callable[..., LatentPosterior]
 """(K, y, link, start, offset=m) -> q."""
@@ -88,9 +90,10 @@ class BinaryGP:
     def latent(self, X: Any) -> tuple[Array, Array]:
         """Mean (M,) and variance (M,) of f at X."""
         mean, variance = np.empty(len(X)), np.empty(len(X))
-        for rows in _batches(len(X), len(self.X)):
-            K_star = self.kernel(X[rows], self.X)
-            mean[rows], variance[rows] = self.posterior.latent(K_star, self.kernel.diag(X[rows]))
+        with single_threaded_blas():
+            for rows in _batches(len(X), len(self.X)):
+                K_star = self.kernel(X[rows], self.X)
+                mean[rows], variance[rows] = self.posterior.latent(K_star, self.kernel.diag(X[rows]))
         return mean + self.prior.offset(X), variance
 
     def latent_mean(self, X: Any) -> Array:
@@ -118,6 +121,7 @@ def fit_binary_gp(
     inference: Inference,
     *,
     learn: bool,
+    start_from_data: bool,
     priors: Mapping[str, Prior] | None,
     n_restarts: int,
     max_iter: int,
@@ -131,14 +135,34 @@ def fit_binary_gp(
     link: p(y | f)
     inference: one of INFERENCE
     learn: whether to learn the hyperparameters
+    start_from_data: whether the search begins where the scale of the inputs suggests, not at those of `prior`
     priors: hyperparameter name -> Prior
-    n_restarts: further starts, drawn within the bounds
+    n_restarts: further starts, drawn in the scale of the inputs
     max_iter: iterations per start
     rng: source of the restarts
     """
+    with single_threaded_blas():
+        return _fit(prior, X, y, link, inference, learn, start_from_data, priors, n_restarts, max_iter, rng)
+
+
+def _fit(
+    prior: LatentPrior,
+    X: Any,
+    y: Array,
+    link: Link,
+    inference: Inference,
+    learn: bool,
+    start_from_data: bool,
+    priors: Mapping[str, Prior] | None,
+    n_restarts: int,
+    max_iter: int,
+    rng: np.random.Generator | None,
+) -> BinaryGP:
     optimum = None
     last: LatentPosterior | None = None
     if learn and prior.n_theta:
+        # A latent function has no unit but that of the link, so only the inputs set a scale.
+        space = search_space(prior, DataScale(X))
 
         @_remember_last
         def negative(theta: Array) -> tuple[float, Array]:
@@ -148,14 +172,22 @@ def fit_binary_gp(
             log_p, log_p_gradient = log_prior(priors, trial)
             return -value - log_p, -gradient - log_p_gradient
 
+        def value(theta: Array) -> float:
+            trial = prior.with_theta(theta)
+            q = inference(trial.kernel(X), y, link, None, offset=trial.offset(X))
+            return -q.log_evidence - log_prior(priors, trial)[0]
+
         optimum = minimize(
             negative,
-            prior.theta,
-            prior.bounds,
+            None if start_from_data else prior.theta,
+            space.bounds,
             n_restarts=n_restarts,
             max_iterations=max_iter,
             rng=rng,
             tolerance=TOLERANCE,
+            restarts=space.restarts,
+            candidates=space.candidates,
+            value=value,
         )
         prior = prior.with_theta(optimum.x)
     K = prior.kernel(X)
@@ -173,15 +205,16 @@ def evidence_and_gradient(
     start: LatentPosterior | None = None,
 ) -> tuple[float, Array, LatentPosterior]:
     """Approximate log p(y), its gradient (P,) by theta, and the posterior it was read from."""
-    K, offset = prior.kernel(X), prior.offset(X)
-    posterior = inference(K, y, link, start, offset=offset)
-    if start is not None and not posterior.converged:
-        posterior = inference(K, y, link, None, offset=offset)  # the start was too far off to be of help
-    by_K, by_mean = posterior.evidence_weights(K)
-    gradient = prior.kernel._contract(X, None, by_K)[1]
-    if prior.mean.n_theta:
-        gradient = np.concatenate([gradient, prior.mean.theta_vjp(X, by_mean[:, None])])
-    return posterior.log_evidence, gradient, posterior
+    with single_threaded_blas():
+        K, offset = prior.kernel(X), prior.offset(X)
+        posterior = inference(K, y, link, start, offset=offset)
+        if start is not None and not posterior.converged:
+            posterior = inference(K, y, link, None, offset=offset)  # the start was too far off to be of help
+        by_K, by_mean = posterior.evidence_weights(K)
+        gradient = prior.kernel._contract(X, None, by_K)[1]
+        if prior.mean.n_theta:
+            gradient = np.concatenate([gradient, prior.mean.theta_vjp(X, by_mean[:, None])])
+        return posterior.log_evidence, gradient, posterior
 
 
 def _remember_last(objective: Objective) -> Objective:

@@ -46,7 +46,7 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
     Parameters
     ----------
     kernel : Kernel or None
-        k; None for 1.0 * RBF(1.0).
+        k; None for a scaled RBF that starts in the scale of the inputs.
     mean : number, callable, Mean, list of these, or None
         m, the prior mean of the latent function: a number, a function of X (N, D) that returns (N,), or a
         `gp_core.regression.Mean`, whose hyperparameters are learned. A list holds one per class. None for 0.
@@ -59,7 +59,7 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
     optimizer : "lbfgs" or None
         None keeps the hyperparameters as given.
     n_restarts_optimizer : int
-        Further starts, drawn uniformly within the bounds of theta.
+        Further starts, drawn in the scale of the inputs.
     priors : mapping or None
         Hyperparameter name -> Prior, see `gp_core.priors`.
     max_iter : int
@@ -134,6 +134,7 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
                 link,
                 inference,
                 learn=self.optimizer is not None,
+                start_from_data=self.kernel is None,
                 priors=self.priors,
                 n_restarts=n_restarts,
                 max_iter=max_iter,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from gp_core.arrays import Array, as_vector
-from gp_core.estimators import fit_inputs
+from gp_core.arrays import Array
+from gp_core.estimators import fit_inputs, sample_weights
 from gp_core.kernels import Kernel
 
 
@@ -64,17 +64,13 @@ def class_probabilities(positive: Array) -> Array:
     return scaled
 
 
-def sample_weights(sample_weight: Any, codes: NDArray[np.intp]) -> Array:
+def class_weights(sample_weight: Any, codes: NDArray[np.intp]) -> Array:
     """ω (N,), 1 unless given; not negative, and positive for points of at least two classes.
 
     sample_weight: (N,) or None
     codes: (N,) class of each point
     """
-    if sample_weight is None:
-        return np.ones(len(codes))
-    weights = as_vector(sample_weight, "sample_weight", len(codes))
-    if (weights < 0.0).any():
-        raise ValueError(f"sample_weight holds a negative weight: {weights.min()}")
-    if len(np.unique(codes[weights > 0.0])) < 2:
+    weights = sample_weights(sample_weight, len(codes))
+    if sample_weight is not None and len(np.unique(codes[weights > 0.0])) < 2:
         raise ValueError("sample_weight is zero for all classes but one: weigh points of at least two")
     return weights

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least, non_negative, positive
 from gp_core.basis import Basis
-from gp_core.classification.labels import fit_inputs_and_labels, sample_weights
+from gp_core.classification.labels import class_weights, fit_inputs_and_labels
 from gp_core.classification.logistic_fit import fit_logistic, log_probabilities, probabilities
 from gp_core.estimators import Inputs, query_inputs
 
@@ -88,7 +88,7 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tol = positive(self.tol, "tol")
         max_iter = integer_at_least(self.max_iter, 1, "max_iter")
         points, codes = fit_inputs_and_labels(self, X, y)
-        weights = sample_weights(sample_weight, codes)
+        weights = class_weights(sample_weight, codes)
         Phi = points if self.basis is None else self.basis(points)
         # Offsets absorb the mean of the features: without it the problem is better conditioned.
         offset = weights @ Phi / weights.sum() if self.fit_intercept else np.zeros(Phi.shape[1])

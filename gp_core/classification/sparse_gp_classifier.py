@@ -22,10 +22,10 @@ from gp_core.classification.links import LINKS, Link
 from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
 from gp_core.classification.sparse_gp import SparseBound, SparseModel, Whitened
-from gp_core.estimators import Inputs, default_kernel, generator, query_inputs, report
-from gp_core.grid.workers import single_threaded_blas
+from gp_core.estimators import Inputs, NamedKernelParameters, default_kernel, generator, query_inputs, report
 from gp_core.kernels import RBF, Kernel
 from gp_core.optimize import Optimum, minimize
+from gp_core.parallel import single_threaded_blas
 
 _ROUGH = 1e-2
 """Gain of the bound below which a posterior is good enough while the hyperparameters are searched."""
@@ -48,7 +48,7 @@ class SparseGP:
         return self.model.latent(X, self.bound.q)
 
 
-class SparseGaussianProcessClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SparseGaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """p(y = +1 | x) = s(f(x)), f ~ GP(m, k), known through its values at a few inducing points Z.
 
         q = argmax Σ_i E_q log p(y_i | f_i) - KL(q(f(Z)) || p(f(Z))) <= log p(y)

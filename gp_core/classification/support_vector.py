@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, positive
 from gp_core.classification.labels import fit_inputs_and_labels
-from gp_core.estimators import Inputs, default_kernel, query_inputs
+from gp_core.estimators import Inputs, NamedKernelParameters, default_kernel, query_inputs
 from gp_core.kernels import Kernel
 
 
-class SupportVectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SupportVectorClassifier(NamedKernelParameters, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """f(x) = sum_i a_i y_i k(x, x_i) + b, with the largest margin between the classes:
 
         max_a sum_i a_i - 1/2 sum_ij a_i a_j y_i y_j k(x_i, x_j),   0 <= a_i <= C,  sum_i a_i y_i = 0

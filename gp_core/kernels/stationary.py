@@ -30,7 +30,7 @@ _BLOCK_ENTRIES = 65536
 """Entries of a block of rows of K that is worked on at a time, so that temporaries stay in cache."""
 _SQUARE = 136
 """Side of the squares that a large symmetric K is filled by: small, and no power of 2, for the sake of the cache."""
-_PACKED = 1200
+_PACKED = 2500
 """Up to this many points a symmetric K is computed as one packed half, which takes half as much memory again."""
 
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from gp_core.arrays import Array, as_covariance, as_float, as_points, integer_at_least
 from gp_core.basis import Basis, PolynomialBasis
 from gp_core.estimators import Inputs, fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.gaussian import Gaussian
 from gp_core.linalg import cholesky
 from gp_core.optimize import Optimum, minimize
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Parametrised, Values
@@ -85,29 +86,6 @@ class _Weights:
         return draws
 
 
-@dataclass(frozen=True)
-class WeightDistribution:
-    """w ~ N(mean, covariance): what is known about the weights.
-
-    mean: (F,), or (F, O) for several outputs
-    covariance: (F, F), the same for every output
-    """
-
-    mean: Array
-    covariance: Array
-
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Weights drawn from it: (F, n_samples) or (F, O, n_samples).
-
-        random_state: seed: None, an int or a numpy Generator
-        """
-        mean = self.mean[:, None] if self.mean.ndim == 1 else self.mean
-        draws = _Weights(mean, _square_root(self.covariance)).sample(
-            integer_at_least(n_samples, 1, "n_samples"), random_state
-        )
-        return draws[:, 0] if self.mean.ndim == 1 else draws
-
-
 class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """y = phi(x)'w + e, w ~ N(m0, S0), e ~ N(0, R), R = noise_variance I + Lambda.
 
@@ -140,8 +118,8 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    weight_posterior_ : WeightDistribution
-        Mean, covariance and draws of the weights.
+    weight_posterior_ : Gaussian, or a tuple of them
+        N(m, S) with its marginals, conditionals and draws; for several outputs one per output.
     weights_mean_, weights_covariance_ : arrays (F,) or (F, O), and (F, F)
         m and S.
     basis_ : Basis
@@ -302,7 +280,13 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         mean = self._weights.mean
         self.weights_mean_ = mean[:, 0] if self._single_output else mean
         self.weights_covariance_ = self._weights.covariance
-        self.weight_posterior_ = WeightDistribution(self.weights_mean_, self.weights_covariance_)
+
+    @property
+    def weight_posterior_(self) -> Gaussian | tuple[Gaussian, ...]:
+        """N(m, S); for several outputs one per output."""
+        check_is_fitted(self)
+        each = tuple(Gaussian(mean, self.weights_covariance_) for mean in self._weights.mean.T)
+        return each[0] if self._single_output else each
 
     def predict(
         self, X: Inputs, return_std: bool = False, return_cov: bool = False, include_noise: bool = False

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, as_covariance, as_float, integer_at_least
 from gp_core.estimators import (
+    Inputs,
     NamedKernelParameters,
     default_kernel,
     fit_inputs_and_targets,
@@ -126,7 +128,7 @@ class CoregionalizedGaussianProcessRegressor(
     Examples
     --------
     >>> import numpy as np
-    >>> from gp_core.regression import CoregionalizedGaussianProcessRegressor
+    >>> from gp_core import CoregionalizedGaussianProcessRegressor
     >>> x = np.linspace(0.0, 6.0, 25)[:, None]
     >>> noise = 0.1 * np.random.default_rng(0).normal(size=(25, 2))
     >>> Y = np.stack([np.sin(x[:, 0]), -2.0 * np.sin(x[:, 0])], axis=1) + noise
@@ -163,8 +165,8 @@ class CoregionalizedGaussianProcessRegressor(
 
     def fit(
         self,
-        X: Any,
-        y: Any,
+        X: Inputs,
+        y: npt.ArrayLike,
         noise_variances: Any = None,
         output_noise: Any = None,
         noise_covariance: Any = None,
@@ -183,17 +185,17 @@ class CoregionalizedGaussianProcessRegressor(
         if self.optimizer not in ("lbfgs", None):
             raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
         kernel = default_kernel(self.kernel)
-        X, y = fit_inputs_and_targets(self, X, y, kernel)
-        self._single_output = y.ndim == 1
-        Y = y[:, None] if y.ndim == 1 else y
-        self.X_train_, self.y_train_ = X, y
+        points, values = fit_inputs_and_targets(self, X, y, kernel)
+        self._single_output = values.ndim == 1
+        Y = values[:, None] if values.ndim == 1 else values
+        self.X_train_, self.y_train_ = points, values
         self._offset = Y.mean(axis=0) if self.normalize_y else np.zeros(Y.shape[1])
         self._stacked = (Y - self._offset).T.ravel()
         self._known = _stacked_noise(len(Y), Y.shape[1], noise_variances, output_noise, noise_covariance)
         model = _Model(self._outputs(Y), kernel, self.noise_variance, self.noise_variance_bounds)
         self.optimum_: Optimum | None = None
         if self.optimizer is not None and model.n_theta:
-            model, self.optimum_ = self._learn(model, DataScale.of(X, Y - self._offset))
+            model, self.optimum_ = self._learn(model, DataScale.of(points, Y - self._offset))
         self.model_, self.kernel_ = model, model.kernel
         self.coregionalization_ = model.outputs.matrix
         self.noise_variance_ = float(model.noise_variance)
@@ -274,13 +276,13 @@ class CoregionalizedGaussianProcessRegressor(
         value, gradient, _, _ = self._evidence(model, eval_gradient)
         return (value, gradient) if eval_gradient else value
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict(self, X: Inputs, return_std: bool = False, return_cov: bool = False) -> Any:
         """Posterior mean (M, O) of f at X, then its deviation (M, O), or covariance (M, O, M, O)."""
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, not both")
-        X = query_inputs(self, X, self.kernel_)
-        mean, covariance = self._joint(X, return_std or return_cov)
+        queries = query_inputs(self, X, self.kernel_)
+        mean, covariance = self._joint(queries, return_std or return_cov)
         m, outputs = mean.shape
         mean = mean[:, 0] if self._single_output else mean
         if return_cov:
@@ -303,19 +305,19 @@ class CoregionalizedGaussianProcessRegressor(
         prior.flat[:: len(prior) + 1] += self.kernel_._latent_diag(X) - self.kernel_._diag(X)
         return mean, np.kron(B, prior) - V.T @ V
 
-    def predict_gradient(self, X: Any, return_std: bool = False) -> Any:
+    def predict_gradient(self, X: Inputs, return_std: bool = False) -> Any:
         """Gradient of the posterior mean (M, O, D), and its deviation of the same shape if asked for."""
         check_is_fitted(self)
         reason = self.kernel_.why_not_differentiable()
         if reason:
             raise ValueError(reason)
-        X = query_inputs(self, X, self.kernel_)
+        queries = query_inputs(self, X, self.kernel_)
         B = self.coregionalization_
-        G = self.kernel_._gradient_x(X, self.X_train_)  # (M, N, D)
+        G = self.kernel_._gradient_x(queries, self.X_train_)  # (M, N, D)
         mean: Array = np.einsum("mnd,pn,op->mod", G, self._dual, B)
         if not return_std:
             return mean[:, 0] if self._single_output else mean
-        prior = np.einsum("mdd->md", self.kernel_._gradient_xz_diag(X))
+        prior = np.einsum("mdd->md", self.kernel_._gradient_xz_diag(queries))
         m, n, D = G.shape
         variance = np.empty_like(mean)
         for o, row in enumerate(B):
@@ -325,12 +327,12 @@ class CoregionalizedGaussianProcessRegressor(
         std = np.sqrt(np.maximum(variance, 0.0))
         return (mean[:, 0], std[:, 0]) if self._single_output else (mean, std)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample_y(self, X: Inputs, n_samples: int = 1, random_state: Any = None) -> Array:
         """Functions drawn jointly from the posterior at X: (M, n_samples), or (M, O, n_samples)."""
         check_is_fitted(self)
-        X = query_inputs(self, X, self.kernel_)
+        queries = query_inputs(self, X, self.kernel_)
         n_samples = integer_at_least(n_samples, 1, "n_samples")
-        mean, covariance = self._joint(X, with_covariance=True)
+        mean, covariance = self._joint(queries, with_covariance=True)
         size = float(np.trace(self.coregionalization_)) / len(self.coregionalization_)
         factor = cholesky(covariance, overwrite=True, scale=size, remedy="look at it with is_valid_kernel")
         white = generator(random_state).standard_normal((len(covariance), n_samples))

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, Table, as_targets, integer_at_least
 from gp_core.estimators import (
+    Inputs,
     NamedKernelParameters,
     default_kernel,
     fit_inputs_and_targets,
@@ -119,7 +121,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, noise_covariance: Any = None) -> GaussianProcessRegressor:
+    def fit(self, X: Inputs, y: npt.ArrayLike, noise_covariance: Any = None) -> GaussianProcessRegressor:
         """Learn the hyperparameters from X (N, D) and y (N,) or (N, O), and factorise A.
 
         noise_covariance: Lambda, the known part of the noise: variances (N,) or a covariance (N, N), in
@@ -128,10 +130,10 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         model = self._model()
         if self.optimizer not in ("lbfgs", None):
             raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
-        X, y = fit_inputs_and_targets(self, X, y, model.kernel)
-        self._single_output = y.ndim == 1
-        Y = y[:, None] if y.ndim == 1 else y
-        self.X_train_, self.y_train_ = X, y
+        points, values = fit_inputs_and_targets(self, X, y, model.kernel)
+        self._single_output = values.ndim == 1
+        Y = values[:, None] if values.ndim == 1 else values
+        self.X_train_, self.y_train_ = points, values
         centred = self.normalize_y and self.mean is None
         self._offset = Y.mean(axis=0) if centred else np.zeros(Y.shape[1])
         self._scale = _deviation(Y) if self.normalize_y else np.ones(Y.shape[1])
@@ -140,7 +142,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         self.optimum_: Optimum | None = None
         if self.optimizer is not None and model.n_theta:
             model, self.optimum_ = self._learn(model)
-        state = evidence(model, X, self._targets, self._noise)
+        state = evidence(model, points, self._targets, self._noise)
         self._set_model(model, state)
         self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
         report(self.optimum_, self.jitter_, model)
@@ -207,7 +209,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         state = evidence(model, self.X_train_, self._targets, self._noise, gradient=eval_gradient)
         return (state.value, state.gradient) if eval_gradient else state.value
 
-    def append(self, X: Any, y: Any, noise_covariance: Any = None) -> GaussianProcessRegressor:
+    def append(self, X: Inputs, y: npt.ArrayLike, noise_covariance: Any = None) -> GaussianProcessRegressor:
         """Add M points to a fitted process and keep its hyperparameters: O(N^2 M) instead of O(N^3).
 
         The result is that of `fit` on all points with these hyperparameters; the scale of normalize_y is kept as well.
@@ -219,26 +221,26 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             Variances of the known noise of the new points, if `fit` got variances.
         """
         check_is_fitted(self)
-        X = query_inputs(self, X, self.kernel_)
-        y = as_targets(y, len(X))
+        points = query_inputs(self, X, self.kernel_)
+        y = as_targets(y, len(points))
         if y.shape[1:] != self.y_train_.shape[1:]:
             raise ValueError(
-                f"y must have shape {(len(X), *self.y_train_.shape[1:])} as in fit, got {y.shape}"
+                f"y must have shape {(len(points), *self.y_train_.shape[1:])} as in fit, got {y.shape}"
             )
-        known = Noise.known(noise_covariance, len(X))
+        known = Noise.known(noise_covariance, len(points))
         if (known is None) != (self._noise is None) or (self._noise is not None and self._noise.ndim == 2):
             raise ValueError(
                 "append takes noise_covariance as variances (M,), and only where fit got variances (N,)"
             )
-        corner = self.kernel_(X)
+        corner = self.kernel_(points)
         corner.flat[:: len(corner) + 1] += self.noise_variance_
         if known is not None and self._noise is not None:
             known = known / self._scale[0] ** 2
             corner.flat[:: len(corner) + 1] += known
             self._noise = np.concatenate([self._noise, known])
-        cross = self.kernel_._matrix(self.X_train_, X)
+        cross = self.kernel_._matrix(self.X_train_, points)
         factor = extended(self._factor, cross, corner)
-        self.X_train_ = _joined(self.X_train_, X, self.kernel_)
+        self.X_train_ = _joined(self.X_train_, points, self.kernel_)
         self.y_train_ = np.concatenate([self.y_train_, y])
         Y = self.y_train_[:, None] if self.y_train_.ndim == 1 else self.y_train_
         self._targets = Targets(Y - self._offset, self._scale)
@@ -265,7 +267,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
     # -- prediction --------------------------------------------------------------------------------------
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
+        self, X: Inputs, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
     ) -> Any:
         """Posterior mean (M,) or (M, O) of f at X, then its deviation (same shape) or covariance.
 
@@ -276,18 +278,18 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, not both")
-        X = query_inputs(self, X, self.kernel_)
+        queries = query_inputs(self, X, self.kernel_)
         if return_cov:
-            mean, covariance = self._joint(X)
+            mean, covariance = self._joint(queries)
             if include_noise:
-                covariance.flat[:: len(covariance) + 1] += self._noise_at(X)
+                covariance.flat[:: len(covariance) + 1] += self._noise_at(queries)
             spread = covariance[:, :, None] * self._scale**2
             return self._shaped(mean), spread[:, :, 0] if self._single_output else spread
-        mean = np.empty((len(X), self._dual.shape[1]))
-        variance = np.empty(len(X))
+        mean = np.empty((len(queries), self._dual.shape[1]))
+        variance = np.empty(len(queries))
 
         def fill(rows: slice) -> None:
-            batch = X[rows]
+            batch = queries[rows]
             K = self.kernel_._matrix(batch, self.X_train_)
             mean[rows] = K @ self._dual
             if return_std:
@@ -296,11 +298,11 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         with single_threaded_blas():
             if return_std:
                 self._factor.prepare_quadratic()
-            map_blocks(fill, self._batches(len(X)))
-        mean = mean * self._scale + self._prior_mean(X)
+            map_blocks(fill, self._batches(len(queries)))
+        mean = mean * self._scale + self._prior_mean(queries)
         if not return_std:
             return self._shaped(mean)
-        noise = self._noise_at(X) if include_noise else 0.0
+        noise = self._noise_at(queries) if include_noise else 0.0
         std = np.sqrt(np.maximum(variance, 0.0) + noise)[:, None] * self._scale
         return self._shaped(mean), std[:, 0] if self._single_output else std
 
@@ -336,7 +338,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         np.maximum(diagonal, 0.0, out=diagonal)
         return mean, covariance
 
-    def predict_gradient(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict_gradient(self, X: Inputs, return_std: bool = False, return_cov: bool = False) -> Any:
         """Gradient of the posterior mean (M, D) or (M, O, D), then its deviation or covariance.
 
         mean: dm/dx + (dk(x, X)/dx)' A^-1 (y - m(X))
@@ -353,14 +355,14 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             raise ValueError(reason)
         if not isinstance(self.X_train_, np.ndarray):
             raise ValueError("there is no gradient by sets or strings")
-        X = query_inputs(self, X, self.kernel_)
-        D = X.shape[1]
-        prior = self.mean_.gradient_x(X)
+        queries = query_inputs(self, X, self.kernel_)
+        D = queries.shape[1]
+        prior = self.mean_.gradient_x(queries)
         prior = prior[:, None, :] if prior.ndim == 2 else prior
-        mean = np.empty((len(X), self._dual.shape[1], D))
-        covariance = np.empty((len(X), D, D))
-        for points in self._batches(len(X), entries_per_point=D):
-            batch = X[points]
+        mean = np.empty((len(queries), self._dual.shape[1], D))
+        covariance = np.empty((len(queries), D, D))
+        for points in self._batches(len(queries), entries_per_point=D):
+            batch = queries[points]
             G = self.kernel_._gradient_x(batch, self.X_train_)  # (m, N, D)
             mean[points] = np.einsum("mnd,no->mod", G, self._dual)
             if return_std or return_cov:
@@ -378,7 +380,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             return mean, std[:, 0] if self._single_output else std
         return mean
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample_y(self, X: Inputs, n_samples: int = 1, random_state: Any = None) -> Array:
         """Functions drawn at X: (M, n_samples), or (M, O, n_samples) for several outputs.
 
         From the posterior after `fit`, from the prior before it; functions, so without the noise of observations.
@@ -387,13 +389,13 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         rng = generator(random_state)
         fitted = hasattr(self, "model_")
         model = self.model_ if fitted else self._model()
-        X = query_inputs(self, X, model.kernel) if fitted else model.kernel._checked(X)
-        size = float(model.kernel._diag(X).mean())
+        queries = query_inputs(self, X, model.kernel) if fitted else model.kernel._checked(X)
+        size = float(model.kernel._diag(queries).mean())
         if fitted:
-            mean, covariance = self._joint(X)
+            mean, covariance = self._joint(queries)
         else:
-            m = model.mean(X)
-            mean, covariance = (m[:, None] if m.ndim == 1 else m), _latent_covariance(model.kernel, X)
+            m = model.mean(queries)
+            mean, covariance = (m[:, None] if m.ndim == 1 else m), _latent_covariance(model.kernel, queries)
         factor = cholesky(covariance, overwrite=True, scale=size, remedy="look at it with is_valid_kernel")
         white = rng.standard_normal((mean.shape[1], len(mean), n_samples))
         draws = np.stack([factor.lower @ w for w in white], axis=1)

@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
 from gp_core.estimators import (
+    Inputs,
     NamedKernelParameters,
     default_kernel,
-    fit_inputs_and_targets,
+    fit_inputs_and_one_target,
     generator,
     query_inputs,
     report,
@@ -180,7 +181,7 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> InterpolatedGaussianProcessRegressor:
+    def fit(self, X: Inputs, y: npt.ArrayLike) -> InterpolatedGaussianProcessRegressor:
         """Learn the hyperparameters from X (N, D), D <= 3, and y (N,)."""
         kernel = default_kernel(self.kernel)
         if not _is_stationary(kernel):
@@ -194,20 +195,18 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
             raise ValueError(
                 "noise_variance must be > 0: interpolation leaves errors that noise has to explain"
             )
-        X, y = fit_inputs_and_targets(self, X, y, kernel)
-        if y.ndim != 1:
-            raise ValueError(f"y must have shape (N,), got {y.shape}: fit one model per output")
-        self.grid_ = InducingGrid.over(X, self._nodes(X.shape[1]))
-        self._offset = float(y.mean()) if self.normalize_y else 0.0
-        deviation = float(y.std()) if self.normalize_y else 1.0
+        points, values = fit_inputs_and_one_target(self, X, y, kernel)
+        self.grid_ = InducingGrid.over(points, self._nodes(points.shape[1]))
+        self._offset = float(values.mean()) if self.normalize_y else 0.0
+        deviation = float(values.std()) if self.normalize_y else 1.0
         self._scale = deviation if deviation > 0.0 else 1.0
-        targets = (y - self._offset) / self._scale
-        W = self.grid_.weights(X)
+        targets = (values - self._offset) / self._scale
+        W = self.grid_.weights(points)
         gram: Array = (W.T @ W).toarray()
-        statistics = _Statistics(gram, W.T @ targets, float(targets @ targets), len(y))
+        statistics = _Statistics(gram, W.T @ targets, float(targets @ targets), len(values))
         self.optimum_: Optimum | None = None
         if self.optimizer is not None and model.n_theta:
-            model, self.optimum_ = self._learn(model, statistics, DataScale.of(X, targets[:, None]))
+            model, self.optimum_ = self._learn(model, statistics, DataScale.of(points, targets[:, None]))
         posterior = _posterior(model, self.grid_.points, statistics)
         self._statistics = statistics
         self.model_, self.kernel_ = model, model.kernel
@@ -259,7 +258,7 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
         return (found.value, found.gradient) if eval_gradient else found.value
 
     def predict(
-        self, X: Any, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
+        self, X: Inputs, return_std: bool = False, return_cov: bool = False, include_noise: bool = False
     ) -> Any:
         """Posterior mean (M,) of f at X, then its deviation (M,) or covariance (M, M).
 
@@ -268,12 +267,12 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
         check_is_fitted(self)
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, not both")
-        X = query_inputs(self, X, self.kernel_)
-        W = self.grid_.weights(X)
+        queries = query_inputs(self, X, self.kernel_)
+        W = self.grid_.weights(queries)
         mean = (W @ self._posterior.mean) * self._scale + self._offset
         if not (return_std or return_cov):
             return mean
-        prior = np.where(self.grid_.contains(X), 0.0, self.kernel_.diag(X))
+        prior = np.where(self.grid_.contains(queries), 0.0, self.kernel_.diag(queries))
         added = prior + (self.noise_variance_ if include_noise else 0.0)
         V = W @ self._posterior.root
         if return_cov:
@@ -282,14 +281,14 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
             return mean, covariance * self._scale**2
         return mean, np.sqrt(np.einsum("mu,mu->m", V, V) + added) * self._scale
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample_y(self, X: Inputs, n_samples: int = 1, random_state: Any = None) -> Array:
         """Functions drawn from the posterior at X: (M, n_samples); 0 deviation from the prior mean outside the grid."""
         check_is_fitted(self)
-        X = query_inputs(self, X, self.kernel_)
+        queries = query_inputs(self, X, self.kernel_)
         n_samples = integer_at_least(n_samples, 1, "n_samples")
         white = generator(random_state).standard_normal((self._posterior.root.shape[1], n_samples))
         u = self._posterior.mean[:, None] + self._posterior.root @ white
-        draws: Array = (self.grid_.weights(X) @ u) * self._scale + self._offset
+        draws: Array = (self.grid_.weights(queries) @ u) * self._scale + self._offset
         return draws
 
 

@@ -14,7 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from gp_core.arrays import Array, integer_at_least
 from gp_core.bandwidth import deviations
 from gp_core.basis import PolynomialBasis
-from gp_core.estimators import Inputs, NamedKernelParameters, fit_inputs_and_targets, query_inputs
+from gp_core.estimators import (
+    Inputs,
+    NamedKernelParameters,
+    fit_inputs_and_targets,
+    query_inputs,
+    sample_weights,
+)
 from gp_core.kernels import Kernel
 from gp_core.kernels.stationary import squared_distances
 from gp_core.parallel import map_blocks
@@ -91,8 +97,13 @@ class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, Regress
         self.span = span
         self.robust_iterations = robust_iterations
 
-    def fit(self, X: Inputs, y: npt.ArrayLike) -> LocallyWeightedRegression:
-        """Keep X (N, D) and y (N,) or (N, O), and find the robustness weights."""
+    def fit(
+        self, X: Inputs, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> LocallyWeightedRegression:
+        """Keep X (N, D) and y (N,) or (N, O), and find the robustness weights.
+
+        sample_weight: (N,) factors on k(x, x_i), not negative; a weight of 2 is the point twice, in the span as well
+        """
         if integer_at_least(self.degree, 0, "degree") > 2:
             raise ValueError(f"degree must be 0, 1 or 2, got {self.degree}")
         if not 0.0 < self.span <= 1.0:
@@ -103,12 +114,14 @@ class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, Regress
         points = self.X_train_
         if not isinstance(points, np.ndarray) and self.degree > 0:
             raise ValueError("there are no polynomials of sets or strings: use degree=0")
+        given = sample_weight is not None
+        self._counts = sample_weights(sample_weight, len(points)) if given else None
         self._prepare()
         self.robustness_weights_ = np.ones(len(points))
         for _ in range(integer_at_least(self.robust_iterations, 0, "robust_iterations")):
             residuals = (self._predict(points) - self.y_train_).reshape(len(points), -1)
             size = np.sqrt(np.square(residuals).sum(axis=1))
-            median = float(np.median(size))
+            median = _median(size, self._counts)
             if median == 0.0:
                 break  # most points are met exactly, so there is no scale to call others outliers by
             self.robustness_weights_ = np.square(np.maximum(1.0 - np.square(size / (6.0 * median)), 0.0))
@@ -119,17 +132,22 @@ class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, Regress
         X, y = self.X_train_, self.y_train_
         n = len(y)
         Y = y[:, None] if y.ndim == 1 else y
-        self._centre = Y.mean(axis=0)
+        counts = self._counts
+        self._centre = np.average(Y, axis=0, weights=counts)
         self._Y = np.ascontiguousarray(Y - self._centre)
         if not isinstance(X, np.ndarray):
             return
         D = X.shape[1]
         self._exponents = PolynomialBasis(self.degree).exponents(D)
-        self._scale = deviations(X)
+        self._scale = deviations(X, counts)
         self._points = X / self._scale
-        self._nearest = min(n, max(int(self.span * n + 1e-10), len(self._exponents) + 1))
+        total = float(n) if counts is None else float(counts.sum())
+        self._enough = min(total, max(float(int(self.span * total + 1e-10)), len(self._exponents) + 1.0))
+        self._nearest = int(self._enough)
         self._order: Indices | None = None
         self._tree: cKDTree | None = None
+        if counts is not None:
+            return  # the neighbourhood ends where enough weight is in it, which neither the order nor the tree knows
         if self.kernel is None and D == 1:
             self._order = np.argsort(self._points[:, 0], kind="stable")
             self._line = self._points[self._order, 0]
@@ -232,6 +250,9 @@ class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, Regress
         everyone = np.empty((len(X), 0), dtype=np.intp)
         if self.kernel is not None:
             log_k = self.kernel.log(X, self.X_train_)
+            if self._counts is not None:
+                with np.errstate(divide="ignore"):
+                    log_k += np.log(self._counts)
             largest = log_k.max(axis=1, keepdims=True)
             return everyone, np.exp(log_k - np.where(np.isfinite(largest), largest, np.inf))
         queries = X / self._scale
@@ -246,8 +267,30 @@ class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, Regress
 
     def _weights_of_all(self, queries: Array) -> Array:
         distance = np.sqrt(squared_distances(queries, self._points))
+        if self._counts is not None:
+            distance[:, self._counts == 0.0] = np.inf
+            order = np.argsort(distance, axis=1, kind="stable")
+            gathered = np.cumsum(self._counts[order], axis=1)
+            last = np.argmax(gathered >= self._enough * (1.0 - 1e-12), axis=1)
+            reach = np.take_along_axis(distance, np.take_along_axis(order, last[:, None], axis=1), axis=1)[
+                :, 0
+            ]
+            return tricube(distance, reach)[0] * self._counts
         reach = np.partition(distance, self._nearest - 1, axis=1)[:, self._nearest - 1]
         return tricube(distance, reach)[0]
+
+
+def _median(size: Array, counts: Array | None) -> float:
+    """The median of what is there, each value as often as it counts."""
+    if counts is None:
+        return float(np.median(size))
+    order = np.argsort(size, kind="stable")
+    gathered = np.cumsum(counts[order])
+    half = 0.5 * gathered[-1]
+    margin = 1e-12 * gathered[-1]
+    low = np.argmax(gathered >= half - margin)
+    high = np.argmax(gathered > half + margin)
+    return float(0.5 * (size[order[low]] + size[order[high]]))
 
 
 def _blocks(m: int, step: int) -> Iterator[slice]:

@@ -20,6 +20,7 @@ from gp_core.estimators import (
     generator,
     query_inputs,
     report,
+    sample_weights,
 )
 from gp_core.kernels import Kernel
 from gp_core.kernels.stationary import squared_distances
@@ -94,8 +95,12 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Inputs, y: npt.ArrayLike) -> NadarayaWatson:
-        """Choose the bandwidth from X (N, D) or N objects, and y (N,) or (N, O)."""
+    def fit(self, X: Inputs, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> NadarayaWatson:
+        """Choose the bandwidth from X (N, D) or N objects, and y (N,) or (N, O).
+
+        sample_weight: (N,) factors on k(x, x_i), not negative; a weight of 2 is the point twice, so that one of the two
+            stays where the other is left out. For weights that count nothing give a bandwidth and optimizer=None
+        """
         if self.optimizer not in ("loo", None):
             raise ValueError(f'optimizer must be "loo" or None, got {self.optimizer!r}')
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
@@ -103,22 +108,29 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         points, targets = fit_inputs_and_targets(self, X, y, self.kernel)
         self.X_train_, self.y_train_ = points, targets
         Y = targets[:, None] if targets.ndim == 1 else targets
-        kernel = scott_kernel(points) if self.kernel is None else self.kernel
+        given = None if sample_weight is None else sample_weights(sample_weight, len(Y))
+        self._log_weights = None if given is None else _log(given)
+        kernel = scott_kernel(points, given) if self.kernel is None else self.kernel
         self.optimum_: Optimum | None = None
-        if self.optimizer == "loo" and kernel.n_theta and len(Y) > 1:
-            kernel, self.optimum_ = self._learn(kernel, points, Y)
+        several = len(Y) > 1 if given is None else float(given.sum()) > 1.0
+        if self.optimizer == "loo" and kernel.n_theta and several:
+            kernel, self.optimum_ = self._learn(kernel, points, Y, given)
         self.kernel_ = kernel
-        residuals = left_out_predictions(kernel, points, Y) - Y if len(Y) > 1 else np.full_like(Y, np.nan)
-        self.loo_error_ = float(np.square(residuals).mean())
-        self.target_bandwidth_ = self._spread(residuals, Y)
+        square = np.full(Y.shape[1], np.nan)
+        if several:
+            square = np.average(
+                np.square(left_out_predictions(kernel, points, Y, given) - Y), axis=0, weights=given
+            )
+        self.loo_error_ = float(square.mean())
+        self.target_bandwidth_ = self._spread(square, Y, given)
         self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
         report(self.optimum_, 0.0)
         return self
 
-    def _learn(self, kernel: Kernel, X: Any, Y: Array) -> tuple[Kernel, Optimum]:
+    def _learn(self, kernel: Kernel, X: Any, Y: Array, counts: Array | None) -> tuple[Kernel, Optimum]:
         n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
         optimum = minimize(
-            lambda theta: leave_one_out(kernel.with_theta(theta), X, Y),
+            lambda theta: leave_one_out(kernel.with_theta(theta), X, Y, counts),
             kernel.theta,
             kernel.bounds,
             n_restarts=n_restarts,
@@ -127,15 +139,16 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         )
         return kernel.with_theta(optimum.x), optimum
 
-    def _spread(self, residuals: Array, Y: Array) -> Array:
-        """h per output (O,)."""
+    def _spread(self, square: Array, Y: Array, counts: Array | None) -> Array:
+        """h per output (O,), from the mean squared left-out residuals (O,)."""
         if self.target_bandwidth is not None:
             return np.full(Y.shape[1], positive(self.target_bandwidth, "target_bandwidth"))
-        if len(Y) == 1:
+        if np.isnan(square).any():
             return np.ones(Y.shape[1])
-        deviation = np.sqrt(np.square(residuals).mean(axis=0))
-        floor = 1e-6 * np.maximum(np.abs(Y).max(axis=0), 1.0)  # a density needs some width
-        return np.asarray(np.maximum(1.06 * deviation * len(Y) ** -0.2, floor))
+        n = float(len(Y)) if counts is None else float(counts.sum())
+        counted = Y if counts is None else Y[counts > 0.0]
+        floor = 1e-6 * np.maximum(np.abs(counted).max(axis=0), 1.0)  # a density needs some width
+        return np.asarray(np.maximum(1.06 * np.sqrt(square) * n**-0.2, floor))
 
     def weights(self, X: Inputs) -> Array:
         """w (M, N), each row sums to 1."""
@@ -143,7 +156,10 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         return self._weights(query_inputs(self, X, self.kernel_))
 
     def _weights(self, X: Any) -> Array:
-        W: Array = softmax(self.kernel_.log(X, self.X_train_), axis=1)
+        log_k = self.kernel_.log(X, self.X_train_)
+        if self._log_weights is not None:
+            log_k += self._log_weights
+        W: Array = softmax(log_k, axis=1)
         if not np.isfinite(W).all():
             raise ValueError("every weight is 0 at some point: give a kernel that decays more slowly")
         return W
@@ -192,43 +208,64 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         return np.concatenate(parts)
 
 
-def leave_one_out(kernel: Kernel, X: Any, Y: Array) -> tuple[float, Array]:
+def leave_one_out(kernel: Kernel, X: Any, Y: Array, counts: Array | None = None) -> tuple[float, Array]:
     """Mean over points and outputs of (f_-i(x_i) - y_i)^2, and its gradient by the kernel's theta (P,).
 
-    f_-i uses all points but i. Rows are worked on in blocks: the memory does not grow with N^2.
+    f_-i uses all points but i; of a point that counts several times it leaves one out. Rows are worked on in blocks:
+    the memory does not grow with N^2.
     """
 
     def contribution(rows: slice) -> tuple[float, Array]:
-        log_k, W = _weights_of_others(kernel, X, rows)
+        log_k, W = _weights_of_others(kernel, X, rows, counts)
         left_out = W @ Y
         error = left_out - Y[rows]
+        share = 1.0 / total if counts is None else counts[rows, None] / total
+        value = float(np.vdot(error, share * error))
         # With f = sum_j w_j y_j, df/dlog k_ij = w_ij (y_j - f_i), and dlog k = dk / k.
         W *= error @ Y.T - np.sum(error * left_out, axis=1)[:, None]
+        W *= 2.0 * share
         # Where k underflows, a small change of theta changes nothing that is representable.
         np.negative(log_k, out=log_k)
         log_k[log_k >= 700.0] = -np.inf
         W *= np.exp(log_k, out=log_k)
-        W *= 2.0 / Y.size
-        return float(np.vdot(error, error)), kernel.theta_vjp(X[rows], W, X)
+        return value, kernel.theta_vjp(X[rows], W, X)
 
+    total = Y.shape[1] * (float(len(Y)) if counts is None else float(counts.sum()))
     parts = map_blocks(contribution, _blocks(len(Y), len(Y)))
-    return sum(value for value, _ in parts) / Y.size, np.sum([gradient for _, gradient in parts], axis=0)
+    return sum(value for value, _ in parts), np.sum([gradient for _, gradient in parts], axis=0)
 
 
-def left_out_predictions(kernel: Kernel, X: Any, Y: Array) -> Array:
+def left_out_predictions(kernel: Kernel, X: Any, Y: Array, counts: Array | None = None) -> Array:
     """(N, O) with f_-i(x_i): the prediction at each point from all others."""
-    parts = map_blocks(lambda rows: _weights_of_others(kernel, X, rows)[1] @ Y, _blocks(len(Y), len(Y)))
+    parts = map_blocks(
+        lambda rows: _weights_of_others(kernel, X, rows, counts)[1] @ Y, _blocks(len(Y), len(Y))
+    )
     return np.concatenate(parts)
 
 
-def _weights_of_others(kernel: Kernel, X: Any, rows: slice) -> tuple[Array, Array]:
+def _weights_of_others(kernel: Kernel, X: Any, rows: slice, counts: Array | None) -> tuple[Array, Array]:
     """log k (m, N) and the weights (m, N) of a block of rows, each point without itself."""
     log_k = kernel.log(X[rows], X)
     own = np.arange(len(log_k))
-    log_k[own, rows.start + own] = -np.inf
-    if np.isneginf(log_k.max(axis=1)).any():
+    if counts is None:
+        log_k[own, rows.start + own] = -np.inf
+        weighted = log_k
+    else:
+        weighted = log_k + _log(counts)
+        weighted[own, rows.start + own] = log_k[own, rows.start + own] + _log(counts[rows] - 1.0)
+    alone = np.isneginf(weighted.max(axis=1))
+    if counts is not None and alone.any():
+        unused = alone & (counts[rows] == 0.0)
+        weighted[unused], alone = 0.0, alone & ~unused
+    if alone.any():
         raise ValueError("a point has no weight on any other: give a kernel that decays more slowly")
-    return log_k, softmax(log_k, axis=1)
+    return log_k, softmax(weighted, axis=1)
+
+
+def _log(counts: Array) -> Array:
+    """log of what counts, -inf of what is 0 or less."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(counts, 0.0)))
 
 
 def _blocks(m: int, n: int) -> Iterator[slice]:

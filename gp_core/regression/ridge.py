@@ -15,6 +15,7 @@ from gp_core.estimators import (
     default_kernel,
     fit_inputs_and_targets,
     query_inputs,
+    sample_weights,
 )
 from gp_core.kernels import Kernel
 from gp_core.linalg import cholesky, report_jitter
@@ -71,8 +72,11 @@ class Ridge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         self.fit_intercept = fit_intercept
         self.solver = solver
 
-    def fit(self, X: Inputs, y: npt.ArrayLike) -> Ridge:
-        """From X (N, D) and y (N,) or (N, O)."""
+    def fit(self, X: Inputs, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> Ridge:
+        """From X (N, D) and y (N,) or (N, O).
+
+        sample_weight: (N,) factors on the squared errors, not negative; a weight of 2 is the point twice
+        """
         alpha = non_negative(self.alpha, "alpha")
         if self.solver not in ("auto", "primal", "dual"):
             raise ValueError(f'solver must be "auto", "primal" or "dual", got {self.solver!r}')
@@ -80,9 +84,12 @@ class Ridge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
         Phi = self._features(points)
         Y = targets[:, None] if targets.ndim == 1 else targets
         n, n_features = Phi.shape
-        feature_mean = Phi.mean(axis=0) if self.fit_intercept else np.zeros(n_features)
-        target_mean = Y.mean(axis=0) if self.fit_intercept else np.zeros(Y.shape[1])
-        Phi, Y = Phi - feature_mean, Y - target_mean
+        weights = sample_weights(sample_weight, n)
+        shares = weights / weights.sum()
+        feature_mean = shares @ Phi if self.fit_intercept else np.zeros(n_features)
+        target_mean = shares @ Y if self.fit_intercept else np.zeros(Y.shape[1])
+        root = np.sqrt(weights)[:, None]
+        Phi, Y = root * (Phi - feature_mean), root * (Y - target_mean)
         self.solver_ = ("primal" if n_features <= n else "dual") if self.solver == "auto" else self.solver
         gram = Phi.T @ Phi if self.solver_ == "primal" else Phi @ Phi.T
         gram.flat[:: len(gram) + 1] += alpha
@@ -141,16 +148,25 @@ class KernelRidge(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseE
         self.kernel = kernel
         self.alpha = alpha
 
-    def fit(self, X: Inputs, y: npt.ArrayLike) -> KernelRidge:
-        """From X (N, D) or N objects, and y (N,) or (N, O)."""
+    def fit(self, X: Inputs, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> KernelRidge:
+        """From X (N, D) or N objects, and y (N,) or (N, O).
+
+        sample_weight: (N,) factors on the squared errors, not negative; a weight of 2 is the point twice. With S the
+            diagonal matrix of their square roots, a = S (S K S + alpha I)^-1 S y
+        """
         alpha = non_negative(self.alpha, "alpha")
         kernel = default_kernel(self.kernel)
         points, targets = fit_inputs_and_targets(self, X, y, kernel)
         K = kernel(points)
+        root = np.sqrt(sample_weights(sample_weight, len(K)))
+        if sample_weight is not None:
+            K *= root
+            K *= root[:, None]
         K.flat[:: len(K) + 1] += alpha
         factor = cholesky(K, overwrite=True, remedy="raise alpha")
         self.kernel_, self.X_fit_ = kernel, points
-        self.dual_coef_ = factor.solve(targets)
+        root = root if targets.ndim == 1 else root[:, None]
+        self.dual_coef_ = root * factor.solve(root * targets)
         self.jitter_ = factor.jitter
         report_jitter(factor.jitter, "the kernel matrix", "Duplicate points or a tiny alpha")
         return self

@@ -7,8 +7,7 @@ import pytest
 
 import gp_core
 
-# The Gaussian process regressor's docstring is tested with the regressor.
-ESTIMATORS = [name for name in gp_core.__all__ if name != "GaussianProcessRegressor"]
+ESTIMATORS = gp_core.__all__
 
 
 def section(doc, title):
@@ -24,7 +23,8 @@ def test_sections(name):
     parameters = section(doc, "Parameters")
     for parameter in inspect.signature(estimator).parameters:
         assert re.search(rf"^{parameter} : ", parameters, re.MULTILINE), f"{parameter} is not described"
-    assert re.search(r"^\w+_.* : ", section(doc, "Attributes"), re.MULTILINE)
+    if hasattr(estimator, "fit"):
+        assert re.search(r"^\w+_.* : ", section(doc, "Attributes"), re.MULTILINE)
     assert ">>>" in section(doc, "Examples")
 
 

@@ -10,11 +10,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gp_core import (
     BayesianLinearRegression,
+    CoregionalizedGaussianProcessRegressor,
     GaussianProcessRegressor,
+    InterpolatedGaussianProcessRegressor,
     KernelRidge,
     LocallyWeightedRegression,
     NadarayaWatson,
     Ridge,
+    RobustGaussianProcessRegressor,
 )
 from gp_core.basis import GaussianBasis
 from gp_core.kernels import RBF, EditDistance, Matern, SetIntersection, White
@@ -29,6 +32,10 @@ CHECKED = [
     LocallyWeightedRegression(degree=0, span=0.1, robust_iterations=1),
     GaussianProcessRegressor(),
     GaussianProcessRegressor(1.0 * Matern(1.0) + White(0.1), normalize_y=True, noise_variance_bounds="fixed"),
+    CoregionalizedGaussianProcessRegressor(
+        max_iter=5
+    ),  # the same code, without the long search of every check
+    RobustGaussianProcessRegressor(max_iter=5),
 ]
 ESTIMATORS = [
     *CHECKED,
@@ -43,6 +50,16 @@ ESTIMATORS = [
 @parametrize_with_checks(CHECKED)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@parametrize_with_checks([InterpolatedGaussianProcessRegressor(grid_size=6, max_iter=5)])
+def test_scikit_learn_checks_within_three_inputs(estimator, check):
+    """Those whose data have more inputs than a grid can span end with the message that says so."""
+    try:
+        check(estimator)
+    except (ValueError, AssertionError) as error:
+        if "a grid is for 1 to 3 inputs" not in f"{error} {error.__cause__} {error.__context__}":
+            raise
 
 
 def data(n=40, seed=0):
