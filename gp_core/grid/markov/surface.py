@@ -1,0 +1,228 @@
+"""The posterior of one window under a rough kernel: statistics in, mean and variance at cells, points and blocks out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from gp_core.arrays import Array
+from gp_core.grid.axes import Axis, Grid
+from gp_core.grid.interpolation import ORDER as MOMENT_ORDER
+from gp_core.grid.markov.chain import Chain, make_chain
+from gp_core.grid.markov.elimination import NEIGHBOURS, neighbour, solve_strip
+from gp_core.grid.markov.evaluation import VALUE_AND_SLOPES, at_cells, at_points, axis_weights, unresolved_at
+from gp_core.grid.markov.prior import MarkovPrior
+from gp_core.grid.markov.splines import DEGREE, ORDER, PIECES
+from gp_core.grid.statistics import Mask, Statistics
+from gp_core.grid.workers import Workers, single_threaded_blas
+
+_SAFETY: Final = 1e-6
+"""Share of each group's own precision that is added where a strip could not be factorised."""
+
+
+@dataclass(frozen=True)
+class StripModel:
+    """How the map is cut into strips, and the prior of one; shared by all windows of a kernel.
+
+    core: columns of coefficients that a strip answers for
+    halo: columns on each side that it sees besides
+    """
+
+    prior: MarkovPrior
+    chain: Chain
+    core: int
+    halo: int
+
+    @staticmethod
+    def of(prior: MarkovPrior, rows: int, core: int, halo: int) -> StripModel:
+        return StripModel(prior, make_chain(prior, rows, core + 2 * halo), core, halo)
+
+
+@dataclass
+class MarkovSurface:
+    """Coefficients and layers of a window, brought up to date where the data have changed.
+
+    model: as shared by all windows of a kernel
+    grid: the cells
+    y, x: the blocks of the window
+    right_hand_sides: the heights, and the functions of a trend
+    """
+
+    model: StripModel
+    grid: Grid
+    y: Axis
+    x: Axis
+    right_hand_sides: int
+    workers: Workers
+    means: Array = field(init=False, repr=False)
+    """(K, J + 2, I + 2)"""
+    covariances: Array = field(init=False, repr=False)
+    """(J + 2, I + 2, 13) of each coefficient with its neighbours."""
+    stale: Mask = field(init=False, repr=False)
+    """(strips,)"""
+    fallbacks: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        n_y, n_x = self.y.count + DEGREE, self.x.count + DEGREE
+        self.means = np.zeros((self.right_hand_sides, n_y, n_x))
+        self.covariances = np.empty((n_y, n_x, NEIGHBOURS))
+        self.covariances[:] = _prior_covariances(self.model.prior)
+        # Strips lie at multiples of the core in the world, so that a window that moves finds the same ones.
+        self._first_strip = self.x.first // self.model.core
+        last = (self.x.first + n_x - 1) // self.model.core
+        self.stale = np.zeros(last - self._first_strip + 1, dtype=bool)
+        self._information = np.zeros((self.y.count, self.x.count))
+        self._cells_y = axis_weights(self.grid.y, self.y)
+        self._cells_x = axis_weights(self.grid.x, self.x)
+        self._mean_layers = np.zeros((self.right_hand_sides, VALUE_AND_SLOPES, *self.grid.shape))
+        self._variance_layers = np.empty((VALUE_AND_SLOPES, *self.grid.shape))
+        self._unresolved = unresolved_at(self.model.prior, self._cells_y[1][:, None], self._cells_x[1][None])
+        self._heights: Array | None = None
+        self._undrawn = np.ones_like(self.stale)
+
+    @property
+    def nbytes(self) -> int:
+        arrays = self.means, self.covariances, self._mean_layers, self._variance_layers, self._information
+        return sum(array.nbytes for array in arrays)
+
+    def draw(self, blocks: Mask, s: Statistics, right_hand_sides: list[Array], gain: float) -> None:
+        """Take note of the moments (J, I, 6, 6) of the right-hand sides; they are read when strips are solved."""
+        self._heights = right_hand_sides[0][None] if len(right_hand_sides) == 1 else np.stack(right_hand_sides)
+
+    def mark(self, blocks: Mask, s: Statistics) -> None:
+        """Let the strips know that the data of the given blocks have changed."""
+        columns = np.flatnonzero(blocks.any(axis=0))
+        if columns.size:
+            self.stale |= self._seeing(columns)
+
+    def inherit(self, old: MarkovSurface, left: Mask, s: Statistics) -> None:
+        """Take over what an older window had solved. left: (J, I) its blocks whose data are gone."""
+        same_rows = (old.y.first, old.y.count) == (self.y.first, self.y.count)
+        filled = np.flatnonzero((s.weights[..., 0, 0] > 0.0).any(axis=0))
+        self.stale = self._seeing(filled) if filled.size else np.zeros_like(self.stale)
+        if not same_rows or old.right_hand_sides != self.right_hand_sides:
+            return
+        gone = old._seeing(np.flatnonzero(left.any(axis=0)))
+        for m in range(self.stale.size):
+            k = m + self._first_strip - old._first_strip
+            inside = 0 <= k < old.stale.size
+            new_columns, old_columns = self._core(m), old._core(k) if inside else slice(0, 0)
+            whole = new_columns.stop - new_columns.start == old_columns.stop - old_columns.start
+            if inside and whole and not old.stale[k] and not gone[k]:
+                self.means[:, :, new_columns] = old.means[:, :, old_columns]
+                self.covariances[:, new_columns] = old.covariances[:, old_columns]
+                self.stale[m] = False
+
+    def solve(self, s: Statistics, gain: float) -> None:
+        """Bring coefficients and layers up to date."""
+        chosen = np.flatnonzero(self.stale)
+        if self._heights is None:
+            self._heights = np.zeros((self.right_hand_sides, *s.heights.shape))
+        with single_threaded_blas():
+            self.workers.run(self._solve_strip, [(int(m), s, gain) for m in chosen])
+        self._information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
+        self._undrawn |= self.stale
+        self.stale = np.zeros_like(self.stale)
+        self._draw_layers()
+
+    @property
+    def mean_layers(self) -> Array:
+        """(K, 3, ny, nx) height, d/dx and d/dy of every right-hand side."""
+        return self._mean_layers
+
+    @property
+    def variance_layers(self) -> Array:
+        """(3, ny, nx) their variances."""
+        return self._variance_layers
+
+    def at(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """(K, 3, N) means and (3, N) variances of value, d/dx and d/dy at points (N,)."""
+        (block_y, w_y), (block_x, w_x) = axis_weights(y, self.y), axis_weights(x, self.x)
+        mean = np.empty((self.right_hand_sides, VALUE_AND_SLOPES, x.size))
+        variance = np.empty((VALUE_AND_SLOPES, x.size))
+        at_points(block_y, w_y, block_x, w_x, self.means, self.covariances, mean, variance)
+        prior = self.model.prior
+        variance += unresolved_at(prior, w_y, w_x) * prior.share_left(self._information[block_y, block_x])
+        return mean, variance
+
+    def block_means(self) -> Array:
+        """(K, J, I, 6, 6) monomial coefficients of the mean of every right-hand side on every block."""
+        out = np.zeros((self.right_hand_sides, self.y.count, self.x.count, MOMENT_ORDER, MOMENT_ORDER))
+        near = np.lib.stride_tricks.sliding_window_view(self.means, (ORDER, ORDER), axis=(1, 2))
+        out[..., :ORDER, :ORDER] = PIECES.T @ near @ PIECES
+        return out
+
+    def block_variances(self) -> Array:
+        """(J, I) variance in the middle of every block."""
+        x, y = np.meshgrid(self.x.middles, self.y.middles)
+        return self.at(x.ravel(), y.ravel())[1][0].reshape(x.shape)
+
+    def _solve_strip(self, m: int, s: Statistics, gain: float) -> None:
+        model, chain = self.model, self.model.chain
+        core_left = (m + self._first_strip) * model.core - self.x.first
+        left = core_left - model.halo
+        assert self._heights is not None
+        for safety in (0.0, _SAFETY):
+            found = solve_strip(
+                s.weights, self._heights, gain, left, core_left, model.core,
+                chain.first * (1.0 + safety), chain.arriving * (1.0 + safety), chain.leaving, chain.coupling,
+                chain.rows, self.means, self.covariances,
+            )  # fmt: skip
+            if np.isfinite(found):
+                return
+            self.fallbacks += 1
+        core = self._core(m)
+        self.means[:, :, core], self.covariances[:, core] = 0.0, _prior_covariances(model.prior)
+
+    def _seeing(self, columns: Array) -> Mask:
+        """(strips,) those whose blocks include one of the given columns of blocks."""
+        model = self.model
+        strips = np.arange(self.stale.size)
+        left = (strips + self._first_strip) * model.core - self.x.first - model.halo
+        right = left + model.chain.width - ORDER  # the last block whose coefficients all lie in the strip
+        return np.asarray(
+            np.searchsorted(columns, left) < np.searchsorted(columns, right, side="right"), dtype=bool
+        )
+
+    def _core(self, m: int) -> slice:
+        """Columns of coefficients of the window that strip m answers for."""
+        left = (m + self._first_strip) * self.model.core - self.x.first
+        return slice(max(left, 0), min(left + self.model.core, self.means.shape[2]))
+
+    def _draw_layers(self) -> None:
+        strips = np.flatnonzero(self._undrawn)
+        if not strips.size:
+            return
+        # A cell is drawn again where one of its three columns of coefficients has changed.
+        changed = np.zeros(self.means.shape[2], dtype=bool)
+        for m in strips:
+            changed[self._core(int(m))] = True
+        block_x = self._cells_x[0]
+        cells = np.flatnonzero(changed[block_x] | changed[block_x + 1] | changed[block_x + 2])
+        if cells.size:
+            first, last = int(cells[0]), int(cells[-1]) + 1
+            parts = np.linspace(first, last, self.workers.count + 1).astype(int)
+            self.workers.run(
+                at_cells,
+                [
+                    (*self._cells_y, *self._cells_x, a, b, self.means, self.covariances,
+                     self._mean_layers, self._variance_layers)
+                    for a, b in zip(parts[:-1], parts[1:], strict=True)
+                ],
+            )  # fmt: skip
+            information = self._information[self._cells_y[0]][:, block_x[first:last]]
+            share = self.model.prior.share_left(information)
+            self._variance_layers[:, :, first:last] += self._unresolved[:, :, first:last] * share
+        self._undrawn[:] = False
+
+
+def _prior_covariances(prior: MarkovPrior) -> Array:
+    """(13,) of a coefficient with its neighbours, without data."""
+    R_y, R_x = prior.reach
+    out = np.empty(NEIGHBOURS)
+    for dy in range(ORDER):
+        for dx in range(0 if dy == 0 else -DEGREE, ORDER):
+            out[neighbour(dy, dx)] = prior.lags[R_y + dy, R_x + dx]
+    return out
