@@ -37,9 +37,21 @@ def neighbour(dy, dx):  # type: ignore[no-untyped-def]
 
 @compiled(fastmath={"contract"})
 def solve_strip(  # type: ignore[no-untyped-def]
-    weights, heights, gain, left, core_left, core, first, arriving, leaving, coupling, rows, means, covariances
+    weights,
+    heights,
+    gain,
+    left,
+    core_left,
+    core,
+    first,
+    arriving,
+    leaving,
+    coupling,
+    rows,
+    means,
+    covariances,
 ):
-    """Means and covariances of the coefficients of a strip's core; returns the log determinant, NaN on failure.
+    """Means and covariances of the coefficients of a strip's core; False if a matrix was not positive definite.
 
     weights: (J, I, 7, 7) and heights: (K, J, I, 6, 6), moments of the window, each to be taken times `gain`
     left: first column of coefficients of the strip; core_left, core: first column and columns of its core
@@ -48,18 +60,77 @@ def solve_strip(  # type: ignore[no-untyped-def]
     """
     n = first.shape[0]
     width = n // rows
-    n_y = weights.shape[0] + ORDER - 1
-    groups = (n_y + rows - 1) // rows
-    sides = heights.shape[0]
-    stencil, right = _assemble(weights, heights, gain, left, width, groups * rows)
+    stencil, right = _assemble(weights, heights, gain, left, width, left, left + width, rows)
+    log_determinant, X, F, r = _forward(stencil, right, first, arriving, leaving, coupling, rows)
+    if np.isnan(log_determinant):
+        return False
+    groups = X.shape[0]
+    S = X[groups - 1].copy()
+    cross, update = np.empty((n, n)), np.empty((n, n))
+    m = np.dot(X[groups - 1], r[groups - 1])
+    for k in range(groups - 1, -1, -1):
+        if k < groups - 1:
+            m = _backward(X[k], F[k], r[k], S, cross, update, m)
+        _keep(k, rows, width, left, core_left, core, S, cross, m, means, covariances)
+    return True
 
-    X = np.empty((groups, n, n))
-    F = np.empty((groups, n, n))
-    E = np.empty((n, n))
-    update = np.zeros((n, n))
+
+@compiled(fastmath={"contract"})
+def weigh_strip(  # type: ignore[no-untyped-def]
+    weights, heights, gain, left, first_block, last_block, first, arriving, leaving, coupling, rows, moments
+):
+    """What the blocks of columns first_block ... last_block - 1 say together, by the chain; for the likelihood.
+
+    Returns log |P|, NaN on failure, and B' P^-1 B (K, K). moments: room for sums over the groups of
+    E x x' (4, n, n) under the posterior of the last right-hand side: of the first group, of all others, of all but the
+    last one, and of neighbours (the later one in the rows); or (0, n, n) where they are not wanted.
+    """
+    n = first.shape[0]
+    width = n // rows
+    stencil, right = _assemble(weights, heights, gain, left, width, first_block, last_block, rows)
+    log_determinant, X, F, r = _forward(stencil, right, first, arriving, leaving, coupling, rows)
+    sides = heights.shape[0]
+    energy = np.zeros((sides, sides))
+    groups = X.shape[0]
+    if np.isnan(log_determinant):
+        return log_determinant, energy
+    for k in range(groups):
+        energy += np.dot(r[k].T.copy(), np.dot(X[k], r[k]))
+    if moments.shape[0] == 0:
+        return log_determinant, energy
+    S = X[groups - 1].copy()
+    cross, update = np.empty((n, n)), np.empty((n, n))
+    m = np.dot(X[groups - 1], r[groups - 1])
+    for k in range(groups - 1, -1, -1):
+        if k < groups - 1:
+            later = m[:, sides - 1].copy()
+            m = _backward(X[k], F[k], r[k], S, cross, update, m)
+            now = m[:, sides - 1]
+            for p in range(n):
+                for q in range(n):
+                    moments[3, p, q] += later[p] * now[q] - cross[p, q]
+        now = m[:, sides - 1]
+        for p in range(n):
+            for q in range(n):
+                both = S[p, q] + now[p] * now[q]
+                moments[0 if k == 0 else 1, p, q] += both
+                if k < groups - 1:
+                    moments[2, p, q] += both
+    return log_determinant, energy
+
+
+@compiled(fastmath={"contract"})
+def _forward(stencil, right, first, arriving, leaving, coupling, rows):  # type: ignore[no-untyped-def]
+    """log |P| (NaN on failure), and X (G, n, n), F (G, n, n), r (G, n, K) of every group."""
+    n = first.shape[0]
+    width = n // rows
+    groups = stencil.shape[0] // rows
+    sides = right.shape[0]
+    X, F = np.empty((groups, n, n)), np.empty((groups, n, n))
+    r = np.empty((groups, n, sides))
+    E, update = np.empty((n, n)), np.zeros((n, n))
     P = np.zeros((n, padded(n)))
     room, inverse = np.empty_like(P), np.empty_like(P)
-    r = np.empty((groups, n, sides))
     log_determinant = 0.0
     for k in range(groups):
         own = first if k == 0 else arriving
@@ -73,7 +144,7 @@ def solve_strip(  # type: ignore[no-untyped-def]
             E[:] = coupling
         _fill(stencil, k * rows, rows, width, P, E)
         if not factorise(P):
-            return np.nan
+            return np.nan, X, F, r
         for p in range(n):
             log_determinant += 2.0 * np.log(P[p, p])
         invert(P, room, inverse)
@@ -81,40 +152,42 @@ def solve_strip(  # type: ignore[no-untyped-def]
             for q in range(p + 1):
                 X[k, p, q] = inverse[p, q]
                 X[k, q, p] = inverse[p, q]
-        for p in range(n):
-            for m in range(sides):
-                r[k, p, m] = right[m, k * rows + p // width, p % width]
+            for side in range(sides):
+                r[k, p, side] = right[side, k * rows + p // width, p % width]
         if k > 0:
             r[k] -= np.dot(F[k - 1], r[k - 1])
         if k < groups - 1:
             np.dot(E, X[k], F[k])
             np.dot(F[k], E.T, update)
+    return log_determinant, X, F, r
 
-    S = X[groups - 1].copy()
-    cross = np.empty((n, n))
-    m_next = np.dot(X[groups - 1], r[groups - 1])
-    for k in range(groups - 1, -1, -1):
-        if k < groups - 1:
-            np.dot(S, F[k], cross)
-            np.dot(F[k].T, cross, update)
-            for p in range(n):
-                for q in range(n):
-                    S[p, q] = X[k, p, q] + update[p, q]
-            m_next = np.dot(X[k], r[k]) - np.dot(F[k].T, m_next)
-        _keep(k, rows, width, left, core_left, core, S, cross, m_next, means, covariances)
-    return log_determinant
+
+@compiled()
+def _backward(X, F, r, S, cross, update, m):  # type: ignore[no-untyped-def]
+    """From a group to the one before it: S and the mean, which is returned; cross is minus their covariance."""
+    np.dot(S, F, cross)
+    np.dot(F.T, cross, update)
+    n = X.shape[0]
+    for p in range(n):
+        for q in range(n):
+            S[p, q] = X[p, q] + update[p, q]
+    return np.dot(X, r) - np.dot(F.T, m)
 
 
 @compiled(fastmath={"contract"})
-def _assemble(weights, heights, gain, left, width, n_y):  # type: ignore[no-untyped-def]
-    """W' R^-1 W (n_y, width, 13) and W' R^-1 z (K, n_y, width) of the blocks whose coefficients all lie in the strip."""
+def _assemble(weights, heights, gain, left, width, first, last, rows):  # type: ignore[no-untyped-def]
+    """W' R^-1 W (n_y, width, 13) and W' R^-1 z (K, n_y, width), n_y a multiple of `rows`.
+
+    first, last: columns of blocks, first ... last - 1, of which those count whose coefficients all lie in the strip
+    """
     sides = heights.shape[0]
+    n_y = -(-(weights.shape[0] + ORDER - 1) // rows) * rows
     stencil = np.zeros((n_y, width, NEIGHBOURS))
     right = np.zeros((sides, n_y, width))
     half = np.empty((6, 5))
     T = np.empty((6, 6))
     for j in range(weights.shape[0]):
-        for b in range(max(left, 0), min(left + width - ORDER + 1, weights.shape[1])):
+        for b in range(max(left, first, 0), min(left + width - ORDER + 1, last, weights.shape[1])):
             M = weights[j, b]
             if M[0, 0] == 0.0:
                 continue
@@ -152,7 +225,7 @@ def _assemble(weights, heights, gain, left, width, n_y):  # type: ignore[no-unty
 
 @compiled()
 def _fill(stencil, row, rows, width, P, E):  # type: ignore[no-untyped-def]
-    """Add the data of the rows row ... row + rows - 1 to the upper triangle of P, and between them and the next to E."""
+    """Add the data of rows row ... row + rows - 1 to the upper triangle of P, and between them and the next to E."""
     for a in range(rows):
         for i in range(width):
             values = stencil[row + a, i]

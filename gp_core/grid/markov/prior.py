@@ -19,15 +19,15 @@ and counts as noise of every point. The data teach part of it all the same. At t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from scipy import fft
 
 from gp_core.arrays import Array
 from gp_core.grid.markov.splines import (
-    DUAL_REACH,
     DEGREE,
+    DUAL_REACH,
     dual_autocorrelation,
     inner_product_transform,
     inner_products,
@@ -50,6 +50,8 @@ class MarkovPrior:
 
     kernel: stationary kernel on (x, y)
     spacing: (h_x, h_y), sides of a block
+    correlation_length: (l_x, l_y), distance along the axis at which the correlation is exp(-1/2)
+    information: k(0) / noise variance times the points of a squared correlation length, as expected
     variance: k(0)
     gradient_variance: (2,) variance of df/dx and df/dy; infinite where the paths have no derivative
     lags: (2 R_y + 1, 2 R_x + 1) covariance of c_j and c_(j + d), d from -R to R
@@ -60,12 +62,21 @@ class MarkovPrior:
 
     kernel: Kernel
     spacing: tuple[float, float]
+    correlation_length: tuple[float, float]
+    information: float
     variance: float
     gradient_variance: Array
     lags: Array = field(repr=False)
     unresolved: float
     unresolved_gradient: Array
     learned: Array = field(repr=False)
+
+    rough: ClassVar[bool] = True
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The finest correlation length."""
+        return self.correlation_length
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -97,8 +108,15 @@ class MarkovPrior:
         return np.ascontiguousarray(block.reshape(rows * width, rows * width))
 
 
-def make_markov_prior(kernel: Kernel, spacing: tuple[float, float], rows: int, width: int) -> MarkovPrior:
-    """The prior for blocks of up to `rows` x `width` coefficients."""
+def make_markov_prior(
+    kernel: Kernel,
+    spacing: tuple[float, float],
+    correlation_length: tuple[float, float],
+    information: float,
+    rows: int,
+    width: int,
+) -> MarkovPrior:
+    """The prior for blocks of up to `rows` x `width` coefficients; the rest as in `MarkovPrior`."""
     lags = _lags(kernel, spacing, max(rows, DEGREE + 1), max(width, DEGREE + 1))
     R_y, R_x = lags.shape[0] // 2, lags.shape[1] // 2
     near = lags[R_y - DEGREE : R_y + DEGREE + 1, R_x - DEGREE : R_x + DEGREE + 1]
@@ -109,6 +127,8 @@ def make_markov_prior(kernel: Kernel, spacing: tuple[float, float], rows: int, w
     return MarkovPrior(
         kernel=kernel,
         spacing=spacing,
+        correlation_length=correlation_length,
+        information=information,
         variance=variance,
         gradient_variance=gradient_variance,
         lags=lags,
@@ -158,21 +178,22 @@ def _shares_left(kernel: Kernel, spacing: tuple[float, float]) -> Array:
     cell = (f[1] - f[0]) ** 2
     unit = 1.0 / max(rest.sum() * cell, 1e-300)
     left = [1.0 / (1.0 + S * (a * unit)) for a in _INFORMATION]
-    return np.array([[(part * share).sum() for share in left] for part in parts]) / [[part.sum()] for part in parts]
+    shares: Array = np.array([[(part * share).sum() / part.sum() for share in left] for part in parts])
+    return shares
 
 
 def _near_spectrum(kernel: Kernel, spacing: tuple[float, float]) -> tuple[Array, Array]:
     """Spectral density (n, n) of the kernel, and frequencies (n,), in blocks and cycles per block.
 
-    Computed under a wide Gaussian window, however far the kernel reaches: what is near and beyond half a cycle per block
-    is not changed by that, and the rest is carried in any case.
+    Computed under a wide Gaussian window, however far the kernel reaches: what is near and beyond half a cycle per
+    block is not changed by that, and the rest is carried in any case.
     """
     n = fft.next_fast_len(int(12 * _TAPER)) * _SAMPLES
     t = np.fft.fftfreq(n, 1.0 / n) / _SAMPLES  # blocks
     window = np.exp(-0.5 * (t / _TAPER) ** 2)
     K = _covariances(kernel, t * spacing[0], t * spacing[1]) * np.outer(window, window)
-    S = np.maximum(fft.fft2(K).real, 0.0) / _SAMPLES**2
-    return S, np.fft.fftfreq(n, 1.0 / _SAMPLES)
+    S: Array = np.maximum(fft.fft2(K).real, 0.0) / _SAMPLES**2
+    return S, np.asarray(np.fft.fftfreq(n, 1.0 / _SAMPLES), dtype=np.float64)
 
 
 def _carried(f: Array) -> Array:

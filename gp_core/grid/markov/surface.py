@@ -1,43 +1,26 @@
-"""The posterior of one window under a rough kernel: statistics in, mean and variance at cells, points and blocks out."""
+"""The posterior of one window under a rough kernel: statistics in, mean and variance at cells and points out."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.grid.axes import Axis, Grid
 from gp_core.grid.interpolation import ORDER as MOMENT_ORDER
-from gp_core.grid.markov.chain import Chain, make_chain
 from gp_core.grid.markov.elimination import NEIGHBOURS, neighbour, solve_strip
 from gp_core.grid.markov.evaluation import VALUE_AND_SLOPES, at_cells, at_points, axis_weights, unresolved_at
 from gp_core.grid.markov.prior import MarkovPrior
 from gp_core.grid.markov.splines import DEGREE, ORDER, PIECES
+from gp_core.grid.markov.strips import StripModel
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.workers import Workers, single_threaded_blas
 
 _SAFETY: Final = 1e-6
 """Share of each group's own precision that is added where a strip could not be factorised."""
-
-
-@dataclass(frozen=True)
-class StripModel:
-    """How the map is cut into strips, and the prior of one; shared by all windows of a kernel.
-
-    core: columns of coefficients that a strip answers for
-    halo: columns on each side that it sees besides
-    """
-
-    prior: MarkovPrior
-    chain: Chain
-    core: int
-    halo: int
-
-    @staticmethod
-    def of(prior: MarkovPrior, rows: int, core: int, halo: int) -> StripModel:
-        return StripModel(prior, make_chain(prior, rows, core + 2 * halo), core, halo)
 
 
 @dataclass
@@ -89,7 +72,9 @@ class MarkovSurface:
 
     def draw(self, blocks: Mask, s: Statistics, right_hand_sides: list[Array], gain: float) -> None:
         """Take note of the moments (J, I, 6, 6) of the right-hand sides; they are read when strips are solved."""
-        self._heights = right_hand_sides[0][None] if len(right_hand_sides) == 1 else np.stack(right_hand_sides)
+        self._heights = (
+            right_hand_sides[0][None] if len(right_hand_sides) == 1 else np.stack(right_hand_sides)
+        )
 
     def mark(self, blocks: Mask, s: Statistics) -> None:
         """Let the strips know that the data of the given blocks have changed."""
@@ -125,7 +110,7 @@ class MarkovSurface:
         self._information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
         self._undrawn |= self.stale
         self.stale = np.zeros_like(self.stale)
-        self._draw_layers()
+        self.draw_cells()
 
     @property
     def mean_layers(self) -> Array:
@@ -157,7 +142,7 @@ class MarkovSurface:
     def block_variances(self) -> Array:
         """(J, I) variance in the middle of every block."""
         x, y = np.meshgrid(self.x.middles, self.y.middles)
-        return self.at(x.ravel(), y.ravel())[1][0].reshape(x.shape)
+        return np.asarray(self.at(x.ravel(), y.ravel())[1][0].reshape(x.shape))
 
     def _solve_strip(self, m: int, s: Statistics, gain: float) -> None:
         model, chain = self.model, self.model.chain
@@ -165,18 +150,18 @@ class MarkovSurface:
         left = core_left - model.halo
         assert self._heights is not None
         for safety in (0.0, _SAFETY):
-            found = solve_strip(
+            solved = solve_strip(
                 s.weights, self._heights, gain, left, core_left, model.core,
                 chain.first * (1.0 + safety), chain.arriving * (1.0 + safety), chain.leaving, chain.coupling,
                 chain.rows, self.means, self.covariances,
             )  # fmt: skip
-            if np.isfinite(found):
+            if solved:
                 return
             self.fallbacks += 1
         core = self._core(m)
         self.means[:, :, core], self.covariances[:, core] = 0.0, _prior_covariances(model.prior)
 
-    def _seeing(self, columns: Array) -> Mask:
+    def _seeing(self, columns: np.ndarray[Any, np.dtype[np.intp]]) -> Mask:
         """(strips,) those whose blocks include one of the given columns of blocks."""
         model = self.model
         strips = np.arange(self.stale.size)
@@ -191,7 +176,14 @@ class MarkovSurface:
         left = (m + self._first_strip) * self.model.core - self.x.first
         return slice(max(left, 0), min(left + self.model.core, self.means.shape[2]))
 
-    def _draw_layers(self) -> None:
+    @property
+    def unresolved_variance(self) -> Array:
+        """(3, ny, nx) variance, at the cells, of what the splines lack and the data have not taught."""
+        information = self._information[np.ix_(self._cells_y[0], self._cells_x[0])]
+        return self._unresolved * self.model.prior.share_left(information)
+
+    def draw_cells(self) -> None:
+        """Bring the layers up to date with the coefficients."""
         strips = np.flatnonzero(self._undrawn)
         if not strips.size:
             return
@@ -209,12 +201,10 @@ class MarkovSurface:
                 [
                     (*self._cells_y, *self._cells_x, a, b, self.means, self.covariances,
                      self._mean_layers, self._variance_layers)
-                    for a, b in zip(parts[:-1], parts[1:], strict=True)
+                    for a, b in itertools.pairwise(parts)
                 ],
             )  # fmt: skip
-            information = self._information[self._cells_y[0]][:, block_x[first:last]]
-            share = self.model.prior.share_left(information)
-            self._variance_layers[:, :, first:last] += self._unresolved[:, :, first:last] * share
+            self._variance_layers[:, :, first:last] += self.unresolved_variance[:, :, first:last]
         self._undrawn[:] = False
 
 
