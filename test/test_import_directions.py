@@ -14,7 +14,7 @@ CORE = {"gp_core", "gp_core.kernels"}
 ESTIMATORS = "gp_core.estimators"  # what the scikit-learn estimators share: above the kernels
 BASE = {"gpgmap_ros", "gpgmap_ros.setting", "gpgmap_ros.config", "gpgmap_ros.config_file", "gpgmap_ros.geometry",
         "gpgmap_ros.share", "gpgmap_ros.progress", "gpgmap_ros.transform_buffer", "gpgmap_ros.findings",
-        "gpgmap_ros.memory", "gpgmap_ros.optional_packages"}  # fmt: skip
+        "gpgmap_ros.memory", "gpgmap_ros.compilation", "gpgmap_ros.optional_packages"}  # fmt: skip
 MAY_IMPORT = {
     "gp_core": FOUNDATION,
     "gp_core.kernels": {"gp_core"},
@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "gpgmap_ros.findings": set(),
     "gpgmap_ros.memory": set(),
     "gpgmap_ros.optional_packages": set(),
+    "gpgmap_ros.compilation": set(),
     "gpgmap_ros.transform_buffer": {"gpgmap_ros.geometry"},
     "gpgmap_ros.mapping": BASE | CORE | {"gp_core.grid"},
     "gpgmap_ros.closure": BASE | CORE | {"gp_core.grid", "gpgmap_ros.mapping"},

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from limits import PATIENCE
 
 PROGRAM = """
 import ctypes, threading
@@ -30,4 +31,4 @@ assert resident() < before + (20 << 20), (before, resident())
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="settings of glibc")
 def test_large_arrays_are_given_back():
-    subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=PATIENCE)

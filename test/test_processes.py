@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 from gpgmap_ros.processes import Child, ProcessFailed, free_domain_id
 
@@ -20,14 +21,14 @@ def child(tmp_path: Path, code: str) -> Child:
 
 def test_json_lines_are_events_and_the_rest_is_the_log(tmp_path: Path) -> None:
     process = child(tmp_path, "print('hello'); print('{\"a\": 1}')")
-    assert process.next_event(30.0) == {"a": 1}
-    assert process.wait(30.0) == 0
+    assert process.next_event(PATIENCE) == {"a": 1}
+    assert process.wait(PATIENCE) == 0
     assert process.tail() == "  | hello"
 
 
 def test_a_failure_is_named_with_its_last_words(tmp_path: Path) -> None:
     process = child(tmp_path, "raise SystemExit('no ground in sight')")
-    process.wait(30.0)
+    process.wait(PATIENCE)
     with pytest.raises(ProcessFailed, match=r"it ended with code 1:\n  \| no ground in sight"):
         process.check()
 
@@ -43,7 +44,7 @@ def test_silence_is_named(tmp_path: Path) -> None:
 def test_one_that_does_not_want_to_end_is_ended(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(2, signal.SIG_IGN); print('{}'); time.sleep(60)"
     process = child(tmp_path, code)
-    process.next_event(30.0)
+    process.next_event(PATIENCE)
     assert process.stop(timeout=0.5) == -signal.SIGKILL
 
 
@@ -60,7 +61,7 @@ def test_a_child_ends_with_its_parent_even_if_that_is_killed(tmp_path: Path) -> 
     pid = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + PATIENCE
     while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
         assert time.monotonic() < deadline, "the child lives on"
         time.sleep(0.05)
@@ -75,12 +76,12 @@ print('{"domain": %d}' % free_domain_id())
 time.sleep(60)
 """
     first, second = child(tmp_path, code), child(tmp_path, code)
-    domains = [process.next_event(30.0)["domain"] for process in (first, second)]
+    domains = [process.next_event(PATIENCE)["domain"] for process in (first, second)]
     assert domains[0] != domains[1]
     first.signal(signal.SIGKILL)
-    first.wait(10.0)
+    first.wait(PATIENCE)
     third = child(tmp_path, code)
-    assert third.next_event(30.0)["domain"] == domains[0], "the lock went with its owner"
+    assert third.next_event(PATIENCE)["domain"] == domains[0], "the lock went with its owner"
     assert free_domain_id() != free_domain_id()
     for process in (second, third):
         process.stop()

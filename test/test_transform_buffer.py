@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 from gpgmap_ros.geometry import inverse, transform_from
 from gpgmap_ros.transform_buffer import TransformBuffer, TransformUnavailable
@@ -95,17 +96,15 @@ def test_it_waits_for_what_is_still_to_come() -> None:
     buffer = filled()
     late = threading.Timer(0.2, lambda: buffer.insert("odom", "base", T0 + 5 * SECOND, at(5.0)))
     late.start()
-    start = time.monotonic()
-    T = buffer.lookup("odom", "base", T0 + 5 * SECOND, timeout=10.0)
-    assert time.monotonic() - start < 9.0
+    T = buffer.lookup("odom", "base", T0 + 5 * SECOND, timeout=PATIENCE)
     np.testing.assert_allclose(T, at(5.0), atol=1e-12)
 
 
 def test_it_does_not_wait_for_what_is_past() -> None:
     start = time.monotonic()
     with pytest.raises(TransformUnavailable, match="before the oldest"):
-        filled().lookup("odom", "base", T0 - SECOND, timeout=30.0)
-    assert time.monotonic() - start < 15.0
+        filled().lookup("odom", "base", T0 - SECOND, timeout=PATIENCE)
+    assert time.monotonic() - start < 0.5 * PATIENCE
 
 
 def test_history_is_bounded() -> None:

@@ -235,9 +235,14 @@ def install_project(environment: Environment) -> None:
 
 
 def compile_loops(environment: Environment) -> None:
-    """Numba keeps what it compiles beside the sources: done here, the first cloud does not wait for it."""
-    code = "import gpgmap_ros.config as c, gpgmap_ros.pipeline as p; p.MappingPipeline(c.Config()).warm_up()"
-    run([str(environment.python), "-c", code], "inner loops, compiled", total=1)
+    """Numba keeps what it compiles beside the sources: done here, the first start does not wait for it."""
+    run([str(environment.python), "-P", "-m", "gpgmap_ros.cli", "compile"], "inner loops, compiled", total=1)
+
+
+def compiled_sources() -> tuple[Path, ...]:
+    """The files with compiled loops, and what decides how they are compiled."""
+    files = sorted([*(ROOT / "gp_core").rglob("*.py"), *(ROOT / "gpgmap_ros").rglob("*.py")])
+    return tuple(path for path in files if "compiled" in path.read_text())
 
 
 def install(environment: Environment, lock: str, label: str, *options: str) -> None:
@@ -297,7 +302,7 @@ PROJECT_STEPS = (
     Step(
         "project", tuple(ROOT / name for name in ("setup.py", "setup.cfg", "pyproject.toml")), install_project
     ),
-    Step("loops", tuple(sorted((ROOT / "gp_core").rglob("*.py"))), compile_loops),
+    Step("loops", compiled_sources(), compile_loops),
 )
 RUN_STEPS = (
     VENV_STEP,

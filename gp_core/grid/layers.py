@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from numba import njit
 
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
@@ -13,6 +14,7 @@ from gp_core.grid.axes import Axis
 from gp_core.grid.interpolation import slopes, weights
 from gp_core.grid.mean_tiles import MeanField
 from gp_core.grid.prior import Prior
+from gp_core.grid.products import copy_columns, multiply
 from gp_core.grid.statistics import Mask
 from gp_core.grid.tiles import TileAxis, pair_products
 from gp_core.grid.variance_tiles import VarianceField
@@ -50,6 +52,8 @@ class MeanLayers:
         self.tiles = tiles
         self.y = Line.of(cell_y, t.y, tiles.model.y, t.first_y, t.shape[0])
         self.x = Line.of(cell_x, t.x, tiles.model.x, t.first_x, t.shape[1])
+        # values and slopes beside each other, as the loop multiplies them
+        self._across = np.ascontiguousarray(self.x.values.T), np.ascontiguousarray(self.x.slopes.T)
         self.layers = np.zeros((tiles.eta.shape[2], 3, cell_y.size, cell_x.size))
 
     def draw(self, tiles: Mask, workers: Workers) -> None:
@@ -64,8 +68,7 @@ class MeanLayers:
                     x.starts,
                     y.values,
                     y.slopes,
-                    x.values,
-                    x.slopes,
+                    *self._across,
                     self.tiles.eta[j],
                     self.layers,
                 )
@@ -193,7 +196,7 @@ def _nearest(at: Array, axis: Axis, tile: TileAxis, first: int, tiles: int) -> t
     return number, np.clip(inside, 0, tile.blocks - 1), t, reached
 
 
-@compiled()
+@njit(inline="always")
 def _value_and_slopes(F, f_y, d_y, f_x, d_x):  # type: ignore[no-untyped-def]
     """sum over a, b of F_ab f_a(y) f_b(x) at one place, and its derivatives along x and y."""
     value = 0.0
@@ -216,35 +219,49 @@ def _mean_points(number_y, number_x, f_y, d_y, f_x, d_x, eta, at, out):  # type:
     for n in range(at.size):
         for k in range(out.shape[0]):
             F = eta[number_y[n], number_x[n], k]
-            values = _value_and_slopes(F, f_y[n], d_y[n], f_x[n], d_x[n])
-            for m in range(3):
-                out[k, m, at[n]] = values[m]
+            value, along_x, along_y = _value_and_slopes(F, f_y[n], d_y[n], f_x[n], d_x[n])
+            out[k, 0, at[n]] = value
+            out[k, 1, at[n]] = along_x
+            out[k, 2, at[n]] = along_y
 
 
 @compiled()
 def _variance_points(number_y, number_x, f_y, d_y, f_x, d_x, pairs, at, out):  # type: ignore[no-untyped-def]
     for n in range(at.size):
-        values = _value_and_slopes(pairs[number_y[n], number_x[n]], f_y[n], d_y[n], f_x[n], d_x[n])
-        for m in range(3):
-            out[m, at[n]] += values[m]
+        F = pairs[number_y[n], number_x[n]]
+        value, along_x, along_y = _value_and_slopes(F, f_y[n], d_y[n], f_x[n], d_x[n])
+        out[0, at[n]] += value
+        out[1, at[n]] += along_x
+        out[2, at[n]] += along_y
 
 
 @compiled()
 def _mean_cells(columns, y_range, x_starts, y_values, y_slopes, x_values, x_slopes, eta, layers):  # type: ignore[no-untyped-def]
-    """value, d/dx and d/dy of sum over a, b of eta_ab e_a(y) e_b(x) at the cells of one row of tiles."""
+    """value, d/dx and d/dy of sum over a, b of eta_ab e_a(y) e_b(x) at the cells of one row of tiles.
+
+    y_values, y_slopes: (cells, r_y); x_values, x_slopes: (r_x, cells)
+    """
     low, high = y_range[0], y_range[1]
     for n in range(columns.size):
         i = columns[n]
         left, right = x_starts[i], x_starts[i + 1]
         if left == right or low == high:
             continue
-        X = x_values[left:right].T
-        S = x_slopes[left:right].T
+        X = np.empty((x_values.shape[0], right - left), dtype=np.float64)
+        S = np.empty((x_values.shape[0], right - left), dtype=np.float64)
+        copy_columns(x_values, left, X)
+        copy_columns(x_slopes, left, S)
+        along_y = np.empty((high - low, X.shape[0]), dtype=np.float64)
+        cells = np.empty((high - low, right - left), dtype=np.float64)
         for k in range(eta.shape[1]):
-            along_y = np.dot(y_values[low:high], eta[i, k])
-            layers[k, 0, low:high, left:right] = np.dot(along_y, X)
-            layers[k, 1, low:high, left:right] = np.dot(along_y, S)
-            layers[k, 2, low:high, left:right] = np.dot(np.dot(y_slopes[low:high], eta[i, k]), X)
+            for m in range(3):  # value, d/dx, d/dy
+                if m != 1:
+                    multiply((y_slopes if m == 2 else y_values)[low:high], eta[i, k], along_y)
+                multiply(along_y, S if m == 1 else X, cells)
+                out = layers[k, m]
+                for j in range(high - low):
+                    for a in range(right - left):
+                        out[low + j, left + a] = cells[j, a]
 
 
 @compiled()
@@ -258,12 +275,18 @@ def _variance_cells(  # type: ignore[no-untyped-def]
         left, right = x_starts[i], x_starts[i + 1]
         if left == right or low == high:
             continue
-        X = np.ascontiguousarray(x_values[:, left:right])
-        S = np.ascontiguousarray(x_slopes[:, left:right])
-        along_y = np.dot(y_values[low:high], pairs[i])
-        across = np.dot(y_slopes[low:high], pairs[i])
-        for k, part in enumerate((np.dot(along_y, X), np.dot(along_y, S), np.dot(across, X))):
+        X = np.empty((x_values.shape[0], right - left), dtype=np.float32)
+        S = np.empty((x_values.shape[0], right - left), dtype=np.float32)
+        copy_columns(x_values, left, X)
+        copy_columns(x_slopes, left, S)
+        along_y = np.empty((high - low, X.shape[0]), dtype=np.float32)
+        cells = np.empty((high - low, right - left), dtype=np.float32)
+        for k in range(3):  # value, d/dx, d/dy
+            if k != 1:
+                multiply((y_slopes if k == 2 else y_values)[low:high], pairs[i], along_y)
+            multiply(along_y, S if k == 1 else X, cells)
+            least = floor[k]
+            known, out = rest[k], layers[k]
             for j in range(high - low):
                 for m in range(right - left):
-                    value = part[j, m] + rest[k, low + j, left + m]
-                    layers[k, low + j, left + m] = max(value, floor[k])
+                    out[low + j, left + m] = max(cells[j, m] + known[low + j, left + m], least)

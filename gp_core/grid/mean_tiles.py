@@ -24,6 +24,7 @@ from gp_core.grid.normal_matrix import (
     reduced_rows,
     safe_inverse,
 )
+from gp_core.grid.products import copy_columns, multiply
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.symmetric import factorise, pack, padded, product, solve
 from gp_core.grid.tiles import HEIGHT_MOMENTS, WEIGHT_MOMENTS, Integers, TileModel
@@ -92,15 +93,15 @@ class MeanField(TileField):
         self.factored[tiles] = False
 
     def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
-        model, y, x = self.model, self.model.y.tables, self.model.x.tables
+        model, y, x = self.model, self.model.y.tables.along_y, self.model.x.tables.along_x
         row = self.domain(j, 0)[0] - images.first_y
         starts = (columns - columns[0]).astype(np.int64) * model.x.core
         first = self.domain(0, int(columns[0]))[1] - images.first_x
         eta = self.eta[j, columns]
         solved = attempt(
             _mean_row,
-            images.weights, images.heights, row, first, starts, model.y.blocks, model.x.blocks,
-            y.reduce, y.even, y.odd, x.reduce, x.even, x.odd, model.y.polynomials, model.x.polynomials,
+            images.weights, images.heights, row, first, starts, model.x.blocks, *y, *x,
+            model.y.projection, model.x.polynomials,
             model.mode_y, model.mode_x, model.pair, model.single_precision,
             columns, self.slot[j], self.factors, self.factored[j], eta,
         )  # fmt: skip
@@ -126,9 +127,8 @@ class MeanField(TileField):
 
 @compiled()
 def _mean_row(  # type: ignore[no-untyped-def]
-    weights, heights, row, first, starts, blocks_y, blocks_x,
-    reduce_y, even_y, odd_y, reduce_x, even_x, odd_x, polynomials_y, polynomials_x,
-    mode_y, mode_x, pair, precision, columns, slot, factors, factored, eta,
+    weights, heights, row, first, starts, blocks_x, reduce_y, even_y, odd_y, reduce_x, even_x, odd_x,
+    projection_y, polynomials_x, mode_y, mode_x, pair, precision, columns, slot, factors, factored, eta,
 ):  # fmt: skip
     """Posterior means of the modes of tiles in one row of tiles; NaN where the factorisation was of no use.
 
@@ -137,79 +137,83 @@ def _mean_row(  # type: ignore[no-untyped-def]
     columns: (T,) of the tiles in slot and factored, which are those of the whole row
     eta: (T, K, r_y, r_x), on entry the means so far
     """
-    r = mode_y.size
+    r, count = mode_y.size, heights.shape[0]
     span = starts[-1] + blocks_x
-    B = reduced_rows(weights, reduce_y, row, blocks_y, first, span)
-    projected = _projected_rows(heights, polynomials_y, row, blocks_y, first, span)
-    P = np.zeros((r, padded(r)), dtype=weights.dtype)
-    U = np.empty_like(P)
+    B = reduced_rows(weights, reduce_y, row, first, span)
+    projected = np.empty((count * projection_y.shape[0], span * HEIGHT_MOMENTS), dtype=np.float64)
+    rows = np.empty((projection_y.shape[1], span * HEIGHT_MOMENTS), dtype=np.float64)
+    for m in range(count):
+        copy_columns(heights[m, row * HEIGHT_MOMENTS :], first * HEIGHT_MOMENTS, rows)
+        multiply(projection_y, rows, projected[m * projection_y.shape[0] : (m + 1) * projection_y.shape[0]])
+    P = np.empty((r, padded(r)), dtype=np.float32)
+    P[:] = np.float32(0.0)
+    U = np.empty((r, padded(r)), dtype=np.float32)
     products = np.empty(
-        (even_y.shape[0] + odd_y.shape[0], even_x.shape[0] + odd_x.shape[0]), dtype=weights.dtype
+        (even_y.shape[0] + odd_y.shape[0], even_x.shape[1] + odd_x.shape[1]), dtype=np.float32
     )
-    b = np.zeros((heights.shape[0], r))
-    x = np.zeros((heights.shape[0], r))
-    own = np.zeros(r * (r + 1) // 2, dtype=weights.dtype)
+    part = np.empty((projected.shape[0], blocks_x * HEIGHT_MOMENTS), dtype=np.float64)
+    moments = np.empty((projected.shape[0], polynomials_x.shape[1]), dtype=np.float64)
+    b = np.empty((count, r), dtype=np.float64)
+    x = np.empty((count, r), dtype=np.float64)
+    room = np.empty((3, r), dtype=np.float64)
+    step = np.empty((1, r), dtype=np.float32)[0]
+    own = np.empty((1, r * (r + 1) // 2), dtype=np.float32)[0]
     for k in range(starts.size):
         fill_normal_matrix(
-            B, starts[k] * WEIGHT_MOMENTS, blocks_x * WEIGHT_MOMENTS,
-            reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P,
+            B, starts[k] * WEIGHT_MOMENTS, reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P,
         )  # fmt: skip
-        left = starts[k] * HEIGHT_MOMENTS
-        for m in range(heights.shape[0]):
-            part = np.ascontiguousarray(projected[m, :, left : left + blocks_x * HEIGHT_MOMENTS])
-            moments = np.dot(part, polynomials_x)
+        copy_columns(projected, starts[k] * HEIGHT_MOMENTS, part)
+        multiply(part, polynomials_x, moments)
+        for m in range(count):
             for i in range(r):
-                b[m, i] = moments[mode_y[i], mode_x[i]]
+                b[m, i] = moments[m * projection_y.shape[0] + mode_y[i], mode_x[i]]
                 x[m, i] = eta[k, m, mode_y[i], mode_x[i]]
         kept = slot[columns[k]] >= 0
         factor = factors[slot[columns[k]]] if kept else own
         done = kept and factored[columns[k]]
-        m = 0
-        while done and m < heights.shape[0]:
-            done = _improve(P, factor, b[m], x[m], True) <= 1.0
-            m += 1
+        if done:
+            for m in range(count):
+                done = done and _improve(P, factor, b[m], x[m], done, room, step) <= 1.0
         if not done:
-            U[:] = P
+            for i in range(r):
+                for j in range(P.shape[1]):
+                    U[i, j] = P[i, j]
             usable = factorise(U)
             if usable:
                 pack(U, factor)
             factored[columns[k]] = kept and usable
-            for m in range(heights.shape[0]):
+            for m in range(count):
                 x[m] = 0.0
-                if not (usable and _improve(P, factor, b[m], x[m], False) <= _FAILED):
+                if not (usable and _improve(P, factor, b[m], x[m], done, room, step) <= _FAILED):
                     x[m] = np.nan
-        for m in range(heights.shape[0]):
+        for m in range(count):
             for i in range(r):
                 eta[k, m, mode_y[i], mode_x[i]] = x[m, i]
 
 
-@compiled()
-def _projected_rows(heights, polynomials_y, row, blocks_y, first, span):  # type: ignore[no-untyped-def]
-    """(K, r_y, 6 span) moments of the tiles of a row, projected on the modes along y."""
-    out = np.empty((heights.shape[0], polynomials_y.shape[1], span * HEIGHT_MOMENTS))
-    for m in range(heights.shape[0]):
-        rows = heights[m, row * HEIGHT_MOMENTS : (row + blocks_y) * HEIGHT_MOMENTS,
-                       first * HEIGHT_MOMENTS : (first + span) * HEIGHT_MOMENTS]  # fmt: skip
-        out[m] = np.dot(polynomials_y.T, np.ascontiguousarray(rows))
-    return out
-
-
-@compiled()
-def _improve(P, factor, b, x, hasty):  # type: ignore[no-untyped-def]
+@compiled(fastmath={"reassoc", "contract"})
+def _improve(P, factor, b, x, hasty, room, step):  # type: ignore[no-untyped-def]
     """Bring x nearer to P^-1 b in place; its error over what is allowed.
 
     P: upper triangle; factor: of a matrix like P, packed
     hasty: whether to give up early where many steps would be needed
+    room: (3, n) float64 and step: (n,) in the precision of the factor, for the vectors on the way
     """
     n = b.size
-    image = np.empty(n)
+    image, residual, direction = room[0], room[1], room[2]
     product(P, x, image)
-    residual = b - image
-    step = np.empty(n, dtype=factor.dtype)
-    square = begin = _next_step(factor, residual, step)
-    direction = step.astype(np.float64)
+    for i in range(n):
+        residual[i] = b[i] - image[i]
+    # The preconditioned residual (U' U)^-1 residual, in the precision of the factor; its square in float64.
+    square = _precondition(factor, residual, step)
+    begin = square
+    for i in range(n):
+        direction[i] = step[i]
+    size = 0.0
+    for i in range(n):
+        size += b[i] * x[i]
+    allowed = max(_ERROR**2, _ROUND_OFF**2 * abs(size))
     for k in range(_STEPS):
-        allowed = max(_ERROR**2, _ROUND_OFF**2 * abs(np.dot(b, x)))
         if not square > allowed:
             break
         if hasty and k >= 2:
@@ -218,21 +222,28 @@ def _improve(P, factor, b, x, hasty):  # type: ignore[no-untyped-def]
             if rate * (_STEPS - k) < np.log(square) - np.log(allowed):
                 break
         product(P, direction, image)
-        length = square / np.dot(direction, image)
+        length = 0.0
+        for i in range(n):
+            length += direction[i] * image[i]
+        length = square / length
+        size = 0.0
         for i in range(n):
             x[i] += length * direction[i]
             residual[i] -= length * image[i]
+            size += b[i] * x[i]
+        allowed = max(_ERROR**2, _ROUND_OFF**2 * abs(size))
         before = square
-        square = _next_step(factor, residual, step)
+        square = _precondition(factor, residual, step)
         for i in range(n):
             direction[i] = step[i] + square / before * direction[i]
-    return np.sqrt(abs(square) / max(_ERROR**2, _ROUND_OFF**2 * abs(np.dot(b, x))))
+    return np.sqrt(abs(square) / allowed)
 
 
 @compiled(fastmath={"reassoc", "contract"})
-def _next_step(factor, residual, step):  # type: ignore[no-untyped-def]
+def _precondition(factor, residual, step):  # type: ignore[no-untyped-def]
     """step = (U' U)^-1 residual, in the precision of the factor; its product with the residual in float64."""
-    step[:] = residual
+    for i in range(step.size):
+        step[i] = residual[i]
     solve(factor, step)
     square = 0.0
     for i in range(residual.size):

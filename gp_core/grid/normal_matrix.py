@@ -8,6 +8,7 @@ import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
+from gp_core.grid.products import copy_columns, multiply
 from gp_core.grid.statistics import Statistics
 from gp_core.grid.symmetric import LANES
 from gp_core.grid.tiles import HEIGHT_MOMENTS, SAFE_ORDER, WEIGHT_MOMENTS, TileModel
@@ -67,29 +68,45 @@ def safe_inverse(P: Array) -> Array:
 
 
 @compiled()
-def reduced_rows(weights, reduce_y, row, blocks_y, first, span):  # type: ignore[no-untyped-def]
-    """V_y' M for the tiles of a row: their domains start at block `row` and span so many blocks from `first` on."""
-    rows = weights[row * WEIGHT_MOMENTS : (row + blocks_y) * WEIGHT_MOMENTS,
-                   first * WEIGHT_MOMENTS : (first + span) * WEIGHT_MOMENTS]  # fmt: skip
-    return np.dot(reduce_y.T, np.ascontiguousarray(rows))
+def reduced_rows(weights, reduce_y, row, first, span):  # type: ignore[no-untyped-def]
+    """V_y' M for the tiles of a row: their domains start at block `row` and span so many blocks from `first` on.
+
+    reduce_y: V_y' (rho, 7 J)
+    """
+    rows = np.empty((reduce_y.shape[1], span * WEIGHT_MOMENTS), dtype=np.float32)
+    copy_columns(weights[row * WEIGHT_MOMENTS :], first * WEIGHT_MOMENTS, rows)
+    B = np.empty((reduce_y.shape[0], rows.shape[1]), dtype=np.float32)
+    multiply(reduce_y, rows, B)
+    return B
 
 
 @compiled()
 def fill_normal_matrix(  # type: ignore[no-untyped-def]
-    B, column, columns, reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P
+    B, column, reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P
 ):
     """Upper triangle of P = C_0^-1 + A, as in symmetric.py, from B = V_y' M, whose columns start at the given one.
 
+    reduce_x: V_x (7 I, rho); even_y, odd_y: blocks of U_y; even_x, odd_x: of U_x, transposed
     precision: C_0^-1 (r, r) in float32, or (0, 0) for the identity
     products: (p_y, p_x) room for G_y M G_x'
     """
-    C = np.dot(np.ascontiguousarray(B[:, column : column + columns]), reduce_x)
-    middle = even_x.shape[1]
-    D = np.empty((C.shape[0], products.shape[1]), dtype=C.dtype)
-    D[:, : even_x.shape[0]] = np.dot(np.ascontiguousarray(C[:, :middle]), even_x.T)
-    D[:, even_x.shape[0] :] = np.dot(np.ascontiguousarray(C[:, middle:]), odd_x.T)
-    np.dot(even_y, D[: even_y.shape[1]], products[: even_y.shape[0]])
-    np.dot(odd_y, D[even_y.shape[1] :], products[even_y.shape[0] :])
+    part = np.empty((B.shape[0], reduce_x.shape[0]), dtype=np.float32)
+    copy_columns(B, column, part)
+    C = np.empty((B.shape[0], reduce_x.shape[1]), dtype=np.float32)
+    multiply(part, reduce_x, C)
+    D = np.empty((C.shape[0], products.shape[1]), dtype=np.float32)
+    for odd in range(2):
+        along = odd_x if odd else even_x
+        half = np.empty((C.shape[0], along.shape[0]), dtype=np.float32)
+        copy_columns(C, even_x.shape[0] if odd else 0, half)
+        mapped = np.empty((C.shape[0], along.shape[1]), dtype=np.float32)
+        multiply(half, along, mapped)
+        left = even_x.shape[1] if odd else 0
+        for i in range(mapped.shape[0]):
+            for j in range(mapped.shape[1]):
+                D[i, left + j] = mapped[i, j]
+    multiply(even_y, D[: even_y.shape[1]], products[: even_y.shape[0]])
+    multiply(odd_y, D[even_y.shape[1] :], products[even_y.shape[0] :])
     flat = products.ravel()
     r = pair.shape[0]
     for i in range(r):
@@ -98,6 +115,8 @@ def fill_normal_matrix(  # type: ignore[no-untyped-def]
         for j in range(index.size):
             row[j] = flat[index[j]]
         if precision.size == 0:
-            row[i - left] += P.dtype.type(1.0)
+            row[i - left] += np.float32(1.0)
         else:
-            row += precision[i, left:]
+            prior = precision[i, left:]
+            for j in range(index.size):
+                row[j] += prior[j]

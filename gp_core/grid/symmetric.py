@@ -155,7 +155,10 @@ def pack(U, rows):  # type: ignore[no-untyped-def]
     at = 0
     for i in range(n):
         rows[at] = one / U[i, i]
-        rows[at + 1 : at + n - i] = U[i, i + 1 : n]
+        right = U[i, i + 1 : n]
+        packed = rows[at + 1 : at + n - i]
+        for j in range(right.size):
+            packed[j] = right[j]
         at += n - i
 
 

@@ -81,6 +81,28 @@ class Tables:
     even: Single
     odd: Single
 
+    @property
+    def along_y(self) -> tuple[Single, Single, Single]:
+        """V', and the blocks of U, as `fill_normal_matrix` uses them for the rows."""
+        return self._reduce_transposed, self.even, self.odd
+
+    @property
+    def along_x(self) -> tuple[Single, Single, Single]:
+        """V, and the blocks of U transposed, as it uses them for the columns."""
+        return self.reduce, self._even_transposed, self._odd_transposed
+
+    @cached_property
+    def _reduce_transposed(self) -> Single:
+        return np.ascontiguousarray(self.reduce.T)
+
+    @cached_property
+    def _even_transposed(self) -> Single:
+        return np.ascontiguousarray(self.even.T)
+
+    @cached_property
+    def _odd_transposed(self) -> Single:
+        return np.ascontiguousarray(self.odd.T)
+
 
 @dataclass(frozen=True)
 class TileAxis:
@@ -108,6 +130,11 @@ class TileAxis:
     @property
     def blocks(self) -> int:
         return self.core + 2 * self.halo
+
+    @cached_property
+    def projection(self) -> Array:
+        """(r_1, blocks * 6) `polynomials` transposed, row-major: projects moments on the modes."""
+        return np.ascontiguousarray(self.polynomials.T)
 
     @property
     def pairs(self) -> int:

@@ -38,15 +38,14 @@ class VarianceField(TileField):
         self.pairs[tiles] = self.prior_pairs
 
     def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
-        model, y, x = self.model, self.model.y.tables, self.model.x.tables
+        model, y, x = self.model, self.model.y.tables.along_y, self.model.x.tables.along_x
         row = self.domain(j, 0)[0] - images.first_y
         starts = (columns - columns[0]).astype(np.int64) * model.x.core
         first = self.domain(0, int(columns[0]))[1] - images.first_x
         pairs = np.zeros((columns.size, self.prior_pairs.size), dtype=np.float32)
         solved = attempt(
             _variance_row,
-            images.weights, row, first, starts, model.y.blocks, model.x.blocks,
-            y.reduce, y.even, y.odd, x.reduce, x.even, x.odd, model.pair, model.single_precision, pairs,
+            images.weights, row, first, starts, model.x.blocks, *y, *x, model.pair, model.single_precision, pairs,
         )  # fmt: skip
         if solved:
             self.pairs[j, columns] = pairs.reshape(-1, *self.prior_pairs.shape)
@@ -61,23 +60,23 @@ class VarianceField(TileField):
 
 @compiled()
 def _variance_row(  # type: ignore[no-untyped-def]
-    weights, row, first, starts, blocks_y, blocks_x,
-    reduce_y, even_y, odd_y, reduce_x, even_x, odd_x, pair, precision, pairs,
+    weights, row, first, starts, blocks_x, reduce_y, even_y, odd_y, reduce_x, even_x, odd_x,
+    pair, precision, pairs,
 ):  # fmt: skip
     """Posterior covariances of the modes of tiles of one row, summed into pairs (T, p_y p_x); NaN on failure."""
     r = pair.shape[0]
-    B = reduced_rows(weights, reduce_y, row, blocks_y, first, starts[-1] + blocks_x)
+    B = reduced_rows(weights, reduce_y, row, first, starts[-1] + blocks_x)
     size = padded(r)
-    P = np.zeros((r, size), dtype=weights.dtype)
-    room = np.empty((r, size), dtype=weights.dtype)
-    covariance = np.empty((r, size), dtype=weights.dtype)
+    P = np.empty((r, size), dtype=np.float32)
+    P[:] = np.float32(0.0)
+    room = np.empty((r, size), dtype=np.float32)
+    covariance = np.empty((r, size), dtype=np.float32)
     products = np.empty(
-        (even_y.shape[0] + odd_y.shape[0], even_x.shape[0] + odd_x.shape[0]), dtype=weights.dtype
+        (even_y.shape[0] + odd_y.shape[0], even_x.shape[1] + odd_x.shape[1]), dtype=np.float32
     )
     for k in range(starts.size):
         fill_normal_matrix(
-            B, starts[k] * WEIGHT_MOMENTS, blocks_x * WEIGHT_MOMENTS,
-            reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P,
+            B, starts[k] * WEIGHT_MOMENTS, reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P,
         )  # fmt: skip
         out = pairs[k]
         if not factorise(P):

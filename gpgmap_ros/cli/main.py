@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from gpgmap_ros import __version__
 from gpgmap_ros.cli.common import Interrupted, UsageError
+from gpgmap_ros.compilation import compilation_told, say_in_terminal
 from gpgmap_ros.optional_packages import explain_missing
 
 DONE, FAILED, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
@@ -46,6 +47,7 @@ COMMANDS = (
     Command("evaluate", "compare a run with the true trajectory"),
     Command("export", "write a run's map as GeoTIFF, mesh, grid_map bag or nav2 map"),
     Command("doctor", "look for what is wrong: the installation, a recording, a running system"),
+    Command("compile", "compile what the first start would, once after an installation"),
     Command("config", "print every setting with default, unit, range and meaning"),
     Command("completion", "print what makes the shell complete gpgmap's commands and options"),
 )
@@ -118,7 +120,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = build_parser(named if named in known else "").parse_args(argv)
     who = f"gpgmap {arguments.command}"
     try:
-        code = arguments.run(arguments)
+        with compilation_told(say_in_terminal):
+            code = arguments.run(arguments)
         sys.stdout.flush()
         return code or DONE
     except (KeyboardInterrupt, Interrupted) as error:

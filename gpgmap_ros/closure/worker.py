@@ -29,6 +29,7 @@ from gpgmap_ros.closure.requests import (
     Update,
 )
 from gpgmap_ros.closure.session import LoopCloser, LoopClosure, known_covariances
+from gpgmap_ros.closure.warm_up import warm_up
 from gpgmap_ros.mapping import ArchiveError, GPGMap, SubmapStore
 from gpgmap_ros.mapping.stitching import Stitcher, StitchError, stitch
 from gpgmap_ros.mapping.submaps import submap_mapping
@@ -216,6 +217,7 @@ def main() -> int:
 
     try:
         closing = Closing(pickle.load(sys.stdin.buffer), answer)
+        warm_up()  # with the defaults: under other limits its small maps may not be comparable
         closing.catch_up()
         while True:
             request = pickle.load(sys.stdin.buffer)

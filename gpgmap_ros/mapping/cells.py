@@ -18,7 +18,10 @@ def cell_ids(points: Array, edge: float) -> NDArray[np.int64]:
     Cells are squares (D = 2) or cubes (D = 3) of the given edge with corners at whole multiples of it, so that the
     same place is in the same cell in every cloud. O(N), with a hash table.
     """
-    return _number(np.floor(points / edge).astype(np.int64))  # type: ignore[no-any-return]
+    cells = np.floor(points / edge).astype(np.int64)
+    ids = np.empty(len(cells), dtype=np.int64)
+    _number(cells, np.full(max(16, 1 << (2 * len(cells)).bit_length()), -1), ids)
+    return ids
 
 
 def first_of_each(ids: NDArray[np.int64]) -> Mask:
@@ -35,14 +38,10 @@ def flat_cells(grid: Grid, xy: Array) -> tuple[NDArray[np.int64], Mask]:
 
 
 @compiled()
-def _number(cells):  # type: ignore[no-untyped-def]
+def _number(cells, owner, ids):  # type: ignore[no-untyped-def]
+    """owner: the hash table, all -1, a power of two: slot -> the first point of the cell that has it."""
     count, dimensions = cells.shape
-    capacity = 16
-    while capacity < 2 * count:
-        capacity *= 2
-    mask = np.uint64(capacity - 1)
-    owner = np.full(capacity, -1, dtype=np.int64)  # slot -> the first point of the cell that has it
-    ids = np.empty(count, dtype=np.int64)
+    mask = np.uint64(owner.size - 1)
     used = 0
     for n in range(count):
         # odd multipliers spread neighbouring cells, the shift brings their upper bits down
@@ -67,4 +66,3 @@ def _number(cells):  # type: ignore[no-untyped-def]
                 ids[n] = ids[first]
                 break
             slot = (slot + np.uint64(1)) & mask
-    return ids

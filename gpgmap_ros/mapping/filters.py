@@ -50,14 +50,19 @@ def select_ground(
     )
     ranges = (config.min_range**2, config.max_range**2)
     heights = (base_height + config.min_height, base_height + config.max_height)
-    xyz, counts = _in_bounds(
-        np.asarray(points_sensor),
+    points = np.asarray(points_sensor)
+    xyz, counts = np.empty((len(points), 3)), np.zeros(4, dtype=np.int64)
+    kept = _in_bounds(
+        points,
         T_map_sensor.astype(np.float64),
         mount.astype(np.float64),
         ranges,
         box,
         heights,
+        xyz,
+        counts,
     )
+    xyz = xyz[:kept]
     dropped = dict.fromkeys(REASONS, 0) | dict(zip(REASONS, map(int, counts), strict=False))
     if config.voxel_size > 0.0:
         first = first_of_each(cell_ids(xyz, config.voxel_size))
@@ -69,14 +74,13 @@ def select_ground(
 
 
 @compiled()
-def _in_bounds(points, T_map_sensor, T_base_sensor, ranges, box, heights):  # type: ignore[no-untyped-def]
-    """Points (M, 3) in the map's frame that pass, and how many fail at each of the first four of `REASONS`.
+def _in_bounds(points, T_map_sensor, T_base_sensor, ranges, box, heights, out, counts):  # type: ignore[no-untyped-def]
+    """How many points pass; they are written to `out` in the map's frame.
 
+    counts: (4,) of zeros, becomes how many fail at each of the first four of `REASONS`
     One pass, because a robot's whole budget for a cloud of 131,072 points is a few milliseconds.
     ranges: squared; box: (3, 2) in the base frame, its inside is the robot; heights: lowest and highest z in the map
     """
-    out = np.empty((points.shape[0], 3))
-    counts = np.zeros(4, dtype=np.int64)
     has_box = box[0, 0] < box[0, 1] and box[1, 0] < box[1, 1] and box[2, 0] < box[2, 1]
     kept = 0
     for n in range(points.shape[0]):
@@ -106,7 +110,7 @@ def _in_bounds(points, T_map_sensor, T_base_sensor, ranges, box, heights):  # ty
         out[kept, 1] = T[1, 0] * x + T[1, 1] * y + T[1, 2] * z + T[1, 3]
         out[kept, 2] = height
         kept += 1
-    return out[:kept], counts
+    return kept
 
 
 def lowest_surface(xyz: Array, config: FilterConfig) -> Mask:

@@ -38,7 +38,9 @@ class Surface:
     def gradient_at(self, xy: Array) -> Array:
         """Gradient (N, 2) at positions (N, 2), NaN where it is not known."""
         grid = self.posterior.grid
-        return _gradient_at(xy, (*grid.origin, grid.resolution), self.known, self.posterior.gradient)  # type: ignore[no-any-return]
+        out = np.empty((len(xy), 2))
+        _gradient_at(xy, (*grid.origin, grid.resolution), self.known, self.posterior.gradient, out)
+        return out
 
     def unlearn(self, xy: Array) -> None:
         """The cells at positions (N, 2) are not known any more."""
@@ -77,12 +79,15 @@ class InnovationGate:
         """
         self._align(grid)
         posterior, config = surface.posterior, self.config
-        vote, cells, per_cell = _compare(
+        vote, cells = np.zeros(len(xyz), dtype=np.uint8), np.zeros(len(xyz), dtype=np.int64)
+        per_cell = np.zeros((4, *grid.shape))
+        _compare(
             xyz, variance,
             (*posterior.grid.origin, posterior.grid.resolution), surface.known,
             posterior.mean, posterior.variance, posterior.gradient,
-            (*grid.origin, grid.resolution), grid.shape,
+            (*grid.origin, grid.resolution),
             (config.threshold, config.tolerance, self._length_scale),
+            vote, cells, per_cell,
         )  # fmt: skip
         released = self._released(*per_cell)
         passed = (vote != AGAINST) | released.ravel()[cells]
@@ -127,29 +132,31 @@ AGREES, AGAINST = 1, 2
 
 
 @compiled()
-def _compare(xyz, variance, at, known, mean, surface_variance, gradient, window, shape, limits):  # type: ignore[no-untyped-def]
+def _compare(  # type: ignore[no-untyped-def]
+    xyz, variance, at, known, mean, surface_variance, gradient, window, limits, votes, cells, per_cell
+):
     """Vote of each point (0 where there is nothing to compare with), its flat cell in the window, and sums per cell.
 
     at, window: x and y of the corner and edge of the cells, of the surface and of the map's window
     limits: threshold, tolerance, length scale
+    votes, cells: (N,), and per_cell: (4, ny, nx) agreeing and contradicting points, sums of the heights and of the
+        variances of the latter; zeros, written here
     """
     threshold, tolerance, length_scale = limits
-    votes = np.zeros(xyz.shape[0], dtype=np.uint8)
-    cells = np.zeros(xyz.shape[0], dtype=np.int64)
-    agreeing, contradicting = np.zeros(shape), np.zeros(shape)
-    heights, variances = np.zeros(shape), np.zeros(shape)
+    agreeing, contradicting, heights, variances = per_cell[0], per_cell[1], per_cell[2], per_cell[3]
+    rows, columns = agreeing.shape
     for n in range(xyz.shape[0]):
-        x, y, z = xyz[n]
+        x, y, z = xyz[n, 0], xyz[n, 1], xyz[n, 2]
         i = int(np.floor((x - at[0]) / at[2]))
         j = int(np.floor((y - at[1]) / at[2]))
         k = int(np.floor((x - window[0]) / window[2]))
         m = int(np.floor((y - window[1]) / window[2]))
         if i < 0 or j < 0 or i >= known.shape[1] or j >= known.shape[0] or not known[j, i]:
             continue
-        if k < 0 or m < 0 or k >= shape[1] or m >= shape[0]:
+        if k < 0 or m < 0 or k >= columns or m >= rows:
             continue
-        cells[n] = m * shape[1] + k
-        g_x, g_y = gradient[j, i]
+        cells[n] = m * columns + k
+        g_x, g_y = gradient[j, i, 0], gradient[j, i, 1]
         expected = mean[j, i] + g_x * (x - at[0] - (i + 0.5) * at[2]) + g_y * (y - at[1] - (j + 0.5) * at[2])
         innovation = abs(z - expected)
         far = innovation > tolerance + np.sqrt(g_x * g_x + g_y * g_y) * length_scale
@@ -161,20 +168,17 @@ def _compare(xyz, variance, at, known, mean, surface_variance, gradient, window,
         else:
             votes[n] = AGREES
             agreeing[m, k] += 1.0
-    return votes, cells, (agreeing, contradicting, heights, variances)
 
 
 @compiled()
-def _gradient_at(xy, at, known, gradient):  # type: ignore[no-untyped-def]
-    out = np.empty((xy.shape[0], 2))
+def _gradient_at(xy, at, known, gradient, out):  # type: ignore[no-untyped-def]
     for n in range(xy.shape[0]):
         i = int(np.floor((xy[n, 0] - at[0]) / at[2]))
         j = int(np.floor((xy[n, 1] - at[1]) / at[2]))
         if i < 0 or j < 0 or i >= known.shape[1] or j >= known.shape[0] or not known[j, i]:
-            out[n] = np.nan
+            out[n, 0] = out[n, 1] = np.nan
         else:
-            out[n] = gradient[j, i]
-    return out
+            out[n, 0], out[n, 1] = gradient[j, i, 0], gradient[j, i, 1]
 
 
 def overlap(new: int, old: int, by: int) -> tuple[slice, slice]:

@@ -72,7 +72,9 @@ def height_variance(beams: Array, gradient: Array | None, config: NoiseConfig) -
         model.angle_std,
         config.height_std,
     )
-    return _height_variance(beams, g, parameters)  # type: ignore[no-any-return]
+    out = np.empty(len(beams))
+    _height_variance(beams, g, parameters, out)
+    return out
 
 
 def pose_height_variance(beams: Array, gradient: Array | None, covariance: Array) -> Array:
@@ -84,20 +86,22 @@ def pose_height_variance(beams: Array, gradient: Array | None, covariance: Array
     covariance: (6, 6) of x, y, z and the rotations about the map's x, y, z, as in geometry_msgs/PoseWithCovariance
     """
     g = level(len(beams)) if gradient is None else gradient
-    return _pose_height_variance(beams, g, covariance)  # type: ignore[no-any-return]
+    out = np.empty(len(beams))
+    _pose_height_variance(beams, g, covariance, np.empty(6), out)
+    return out
 
 
 def level(count: int) -> Array:
-    return np.broadcast_to(np.zeros(2), (count, 2))
+    """Gradients (N, 2) of level ground: in memory of their own, since loops are compiled anew for other layouts."""
+    return np.zeros((count, 2))
 
 
 @compiled()
-def _height_variance(beams, gradient, parameters):  # type: ignore[no-untyped-def]
+def _height_variance(beams, gradient, parameters, out):  # type: ignore[no-untyped-def]
     range_std, range_factor, range_quadratic, angle_std, height_std = parameters
-    out = np.empty(beams.shape[0])
     for n in range(beams.shape[0]):
-        x, y, z = beams[n]
-        g_x, g_y = gradient[n]
+        x, y, z = beams[n, 0], beams[n, 1], beams[n, 2]
+        g_x, g_y = gradient[n, 0], gradient[n, 1]
         if not (np.isfinite(g_x) and np.isfinite(g_y)):
             g_x = g_y = 0.0
         r2 = x * x + y * y + z * z
@@ -107,16 +111,14 @@ def _height_variance(beams, gradient, parameters):  # type: ignore[no-untyped-de
         across = max((1.0 + g_x * g_x + g_y * g_y) * r2 - along * along, 0.0)
         s_r = range_std + (range_factor + range_quadratic * r) * r
         out[n] = s_r * s_r * share + angle_std * angle_std * across + height_std * height_std
-    return out
 
 
 @compiled()
-def _pose_height_variance(beams, gradient, covariance):  # type: ignore[no-untyped-def]
-    out = np.empty(beams.shape[0])
-    J = np.empty(6)
+def _pose_height_variance(beams, gradient, covariance, J, out):  # type: ignore[no-untyped-def]
+    """J: (6,) room for one row of the Jacobian."""
     for n in range(beams.shape[0]):
-        x, y, z = beams[n]
-        g_x, g_y = gradient[n]
+        x, y, z = beams[n, 0], beams[n, 1], beams[n, 2]
+        g_x, g_y = gradient[n, 0], gradient[n, 1]
         if not (np.isfinite(g_x) and np.isfinite(g_y)):
             g_x = g_y = 0.0
         J[0], J[1], J[2] = -g_x, -g_y, 1.0
@@ -126,7 +128,6 @@ def _pose_height_variance(beams, gradient, covariance):  # type: ignore[no-untyp
             for j in range(6):
                 total += J[i] * covariance[i, j] * J[j]
         out[n] = max(total, 0.0)
-    return out
 
 
 def shared_variance(variance: Array, patch: NDArray[np.integer]) -> Array:

@@ -33,6 +33,7 @@ from sensor_msgs.msg import PointCloud2
 from std_srvs.srv import SetBool, Trigger
 from threadpoolctl import threadpool_limits
 
+from gpgmap_ros.compilation import compilation_told
 from gpgmap_ros.config import Config, ConfigError
 from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
 from gpgmap_ros.mapping import GPGMap, Submap
@@ -111,7 +112,8 @@ class MappingNode(LifecycleNode):
     @succeeds
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._pipeline = MappingPipeline(self.config, self._complete_later)
-        self._pipeline.warm_up()
+        with compilation_told(self.get_logger().info):
+            self._pipeline.warm_up()
         self._poses: PoseSource = pose_source_of(self, self._warnings, self.config)
         self._worker = Worker(
             self._prepare,

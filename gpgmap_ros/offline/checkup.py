@@ -8,12 +8,12 @@ import importlib.util
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from gp_core.compiled import cache_folder
 from gpgmap_ros.config import Config
 from gpgmap_ros.findings import GOOD, NOTE, WRONG, Finding
 from gpgmap_ros.io.bags import BagError
@@ -64,16 +64,16 @@ def _package(name: str, otherwise: str, remedy: str) -> Finding:
 
 
 def _cache() -> Finding:
-    """Compiled loops are kept beside the package or in NUMBA_CACHE_DIR: without either every start takes a minute."""
-    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(__file__).resolve().parent.parent)
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return Finding("compiled loops", GOOD, f"kept in {folder}")
-    except OSError:
-        return Finding(
-            "compiled loops", NOTE, f"can't be kept: {folder} is not writable, every start compiles anew",
-            "set NUMBA_CACHE_DIR to a folder that is",
-        )  # fmt: skip
+    """Where compiled loops are kept: without a folder for them every start compiles anew."""
+    folder = cache_folder()
+    if folder is not None:
+        return Finding("compiled loops", GOOD, f"kept in {folder}; `gpgmap compile` makes them")
+    return Finding(
+        "compiled loops",
+        NOTE,
+        "can't be kept: neither the package's folder nor the user's cache can be written to, every start compiles anew",
+        "set NUMBA_CACHE_DIR to a folder that can",
+    )
 
 
 def _ros() -> Iterator[Finding]:

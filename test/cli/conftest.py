@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 if TYPE_CHECKING:
     import drives
@@ -29,7 +30,7 @@ def gpgmap(executables: Path, tmp_path: Path) -> Run:
     """Runs the installed command in an empty folder."""
 
     def run(
-        *arguments: object, code: int | None = 0, timeout: float = 240.0
+        *arguments: object, code: int | None = 0, timeout: float = PATIENCE
     ) -> subprocess.CompletedProcess[str]:
         result = subprocess.run(
             [str(executables / "gpgmap"), *map(str, arguments)],

@@ -15,6 +15,7 @@ import drives
 import numpy as np
 import pytest
 import yaml
+from limits import PATIENCE
 from PIL import Image
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores as RosStores
@@ -139,7 +140,7 @@ def test_zsh_completes(gpgmap, tmp_path: Path) -> None:
         """What is offered, and the line afterwards."""
         result = subprocess.run(
             ["zsh", "-f", str(HERE / "completions.zsh"), str(tmp_path / "functions"), line],
-            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
+            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=PATIENCE,
             env={**os.environ, "HOME": str(tmp_path), "ZDOTDIR": str(tmp_path)},
         )  # fmt: skip
         *offered, after = result.stdout.splitlines()

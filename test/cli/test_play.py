@@ -10,6 +10,7 @@ from pathlib import Path
 
 import drives
 import pytest
+from limits import PATIENCE
 
 from gpgmap_ros.processes import Child, isolated_ros_environment
 
@@ -36,18 +37,18 @@ def test_the_node_maps_what_is_played(
             "recorder", sys.executable, "-m", "gpgmap_ros.nodes.map_recorder", "/mapping_node",
             "--out", str(tmp_path / "map.npz"),
         )  # fmt: skip
-        recorder.next_event(60.0)
+        recorder.next_event(PATIENCE)
         result = subprocess.run(
             [str(executables / "gpgmap"), "play", str(getattr(drive_bags, kind)), "--rate", "1", "--json"],
-            capture_output=True, text=True, env=environment, timeout=120, check=False,
+            capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
         sent = json.loads(result.stdout)["sent"]
         assert sent == {drives.POINTS_TOPIC: drives.CLOUDS, "/tf": drives.CLOUDS, "/tf_static": 1}
         stamps = set()
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and not (stamps and max(stamps) >= drives.START + 4_000_000_000):
-            if "image" in (event := recorder.next_event(60.0)):
+            if "image" in (event := recorder.next_event(PATIENCE)):
                 stamps.add(event["stamp"])
         assert max(stamps) >= drives.START + 4_000_000_000, "maps carry the recording's stamps"
     finally:
@@ -58,7 +59,7 @@ def test_the_node_maps_what_is_played(
 def test_nobody_listens(executables: Path, drive_bags: drives.Bags, tmp_path: Path) -> None:
     result = subprocess.run(
         [str(executables / "gpgmap"), "play", str(drive_bags.sqlite), "--wait", "1"],
-        capture_output=True, text=True, env=isolated_ros_environment(tmp_path / "logs"), timeout=60, check=False,
+        capture_output=True, text=True, env=isolated_ros_environment(tmp_path / "logs"), timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert result.returncode == 1
     assert "nobody subscribes to" in result.stderr
@@ -90,7 +91,7 @@ def test_doctor_sees_a_running_system(executables: Path, drive_bags: drives.Bags
     try:
         result = subprocess.run(
             [str(executables / "gpgmap"), "doctor", "--live", "--seconds", "8", "--json"],
-            capture_output=True, text=True, env=environment, timeout=60, check=False,
+            capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False,
         )  # fmt: skip
     finally:
         player.stop()

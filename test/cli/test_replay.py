@@ -12,6 +12,7 @@ from pathlib import Path
 import drives
 import numpy as np
 import pytest
+from limits import PATIENCE
 from scipy.spatial.transform import Rotation
 
 from gpgmap_ros.closure.session import LoopClosure
@@ -220,13 +221,13 @@ def test_interrupted_it_keeps_what_is_there(executables, drive_bags, small, tmp_
         env=dict(os.environ),
     )
     try:
-        deadline = time.monotonic() + 120.0
+        deadline = time.monotonic() + PATIENCE
         while not list(out.glob("submaps/submap_*.npz")):
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        said, complaint = process.communicate(timeout=120.0)
+        said, complaint = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert process.returncode == 130, complaint

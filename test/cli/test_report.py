@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.report.content import Content, shrunk
@@ -42,7 +43,7 @@ def read_in(chromium: str, page: Path, folder: Path, x: float, y: float) -> dict
             chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1400",
             f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000", "--dump-dom", copy.as_uri(),
         ],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     found = re.search(r'data-seen="([^"]*)"', result.stdout)
     assert found, result.stderr[-2000:]
@@ -94,7 +95,7 @@ def test_names_can_not_break_the_page(chromium: str, tmp_path: Path) -> None:
             chromium, "--headless=new", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
             page.as_uri(),
         ],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     found = re.search(r'data-seen="([^"]*)"', result.stdout)
     assert found

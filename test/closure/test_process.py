@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 from gpgmap_ros.closure.process import MOST_WAITING, ClosureProcess
 from gpgmap_ros.closure.requests import Add, GlobalMap, MakeGlobalMap, Problem, Reject, Rejected, Update
@@ -26,7 +27,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ros"))
 from returning_drive import PARAMETERS, ReturningDrive
 
 pytest.importorskip("gtsam")
-TIMEOUT = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ class Listener:
     def next(self, kind: type) -> Any:
         """The next answer of a kind; others are passed over, but not problems."""
         while True:
-            answer = self.answers.get(timeout=TIMEOUT)
+            answer = self.answers.get(timeout=PATIENCE)
             if isinstance(answer, kind):
                 return answer
             assert not isinstance(answer, Problem), answer
@@ -139,7 +139,7 @@ def test_a_damaged_file_of_closures_is_kept_aside(listener: Any, submaps: list[S
     (folder / "closures.npz").write_bytes(b"rubbish")
     one = listener(folder, next_id=len(submaps))
     one.process.ask(Add(0, None))
-    problem = one.answers.get(timeout=TIMEOUT)
+    problem = one.answers.get(timeout=PATIENCE)
     assert "kept as closures.npz.damaged" in problem.text
     assert len(one.next(Update).ids) == len(submaps)
     assert (folder / "closures.npz.damaged").read_bytes() == b"rubbish"
@@ -186,7 +186,7 @@ def test_submaps_with_other_cells_are_left_out_and_it_is_said(
     try:
         first = submaps[0]
         listener.process.ask(Add(first.id + yesterday, replace(first, id=first.id + yesterday)))
-        problem = listener.answers.get(timeout=TIMEOUT)
+        problem = listener.answers.get(timeout=PATIENCE)
         assert f"{yesterday} submaps of earlier runs are not compared" in problem.text
         update = listener.next(Update)
         assert update.skipped == 0
@@ -200,7 +200,7 @@ def test_memory_is_bounded_where_the_child_falls_behind(listener: Any, submaps: 
     one = listener(None)
     one.process.ask(Add(0, submaps[0]))
     one.next(Update)
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE
     while (
         one.process.waiting and time.monotonic() < deadline
     ):  # the answer comes before the word that it was the last
@@ -210,7 +210,7 @@ def test_memory_is_bounded_where_the_child_falls_behind(listener: Any, submaps: 
         for number in range(1, MOST_WAITING + 4):
             one.process.ask(Add(number, replace(submaps[0], id=number)))
         assert one.process.waiting == MOST_WAITING
-        problem = one.answers.get(timeout=TIMEOUT)
+        problem = one.answers.get(timeout=PATIENCE)
         assert isinstance(problem, Problem)
         assert f"submap {MOST_WAITING + 1} is not compared" in problem.text
         assert "map_folder" in problem.text

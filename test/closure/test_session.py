@@ -235,8 +235,9 @@ def test_saved_and_loaded_it_goes_on_the_same(drive: Drive, closed: LoopCloser, 
         assert loaded.newest == 11
         for submap in drive.submaps[12:]:
             loaded.add(submap)
+        # the graph is built in another order, so that the solver rounds differently: far below a micrometre
         for id, T in closed.poses.items():
-            np.testing.assert_array_equal(loaded.poses[id], T)
+            np.testing.assert_allclose(loaded.poses[id], T, rtol=0.0, atol=1e-9)
         assert len(loaded.trajectory) == len(closed.trajectory)
 
 

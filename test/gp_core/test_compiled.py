@@ -1,6 +1,14 @@
-"""Options that all compiled loops share."""
+"""How loops are compiled: shared options, where the machine code is kept, and what the user is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from gp_core.compiled import compiled
 
@@ -15,3 +23,67 @@ def test_a_division_by_zero_raises_nothing():
     out = np.zeros(3)
     _quotients(np.array([1.0, -1.0, 0.0]), np.zeros(3), out)
     np.testing.assert_array_equal(out, [np.inf, -np.inf, np.nan])
+
+
+MODULE = """
+from gp_core.compiled import compiled
+
+@compiled()
+def doubled(x):
+    return 2.0 * x
+"""
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder with a module whose machine code cannot be kept beside it."""
+    folder = tmp_path / "installed"
+    folder.mkdir()
+    (folder / "module.py").write_text(MODULE)
+    (folder / "__pycache__").touch()  # no folder, and none can be made
+    return folder
+
+
+def use(folder: Path) -> str:
+    return (
+        f"import sys; sys.path.insert(0, {str(folder)!r}); from module import doubled; print(doubled(21.0))"
+    )
+
+
+def test_what_cannot_be_kept_beside_the_source_is_kept_for_the_user(installed: Path, tmp_path: Path) -> None:
+    user = tmp_path / "user"
+    environment = {"HOME": str(user), "XDG_CACHE_HOME": str(user), "NUMBA_CACHE_DIR": ""}
+    assert run_python(use(installed), **environment).stdout == "42.0\n"
+    assert list(user.rglob("module.doubled*.nbc"))
+
+
+def test_without_any_folder_to_write_to_it_works_all_the_same(installed: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "file"
+    nowhere.touch()
+    environment = {"HOME": str(nowhere), "XDG_CACHE_HOME": str(nowhere), "NUMBA_CACHE_DIR": ""}
+    code = use(installed) + "; from gp_core.compiled import cache_folder; print(cache_folder())"
+    assert run_python(code, **environment).stdout == "42.0\nNone\n"
+
+
+FIRST_MAP = """
+import numpy as np
+from gp_core.grid import Grid, GridGP
+from gp_core.kernels import RBF
+gp = GridGP(Grid((0.0, 0.0), (40, 40), 0.1), RBF(0.5), 1e-3)
+xy = np.random.default_rng(0).uniform(0.0, 4.0, (2000, 2))
+gp.update(xy, np.sin(xy[:, 0]))
+gp.posterior()
+"""
+
+
+@pytest.mark.slow
+def test_the_first_start_says_what_it_does_and_the_next_one_is_quiet(tmp_path: Path) -> None:
+    first, second = (run_python(FIRST_MAP, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert first.stderr.count("compiling the inner loops for this CPU") == 1
+    assert first.stdout == second.stdout == second.stderr == ""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 pytest.importorskip(
     "launch_ros", reason="launch_ros is not installed (not on PyPI; a ROS installation has it)"
@@ -56,7 +57,7 @@ def launch(
 
 
 def wait_for_text(child: Child, text: str) -> None:
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + PATIENCE
     while text not in child.tail(200):
         assert child.running(), child.tail(50)
         assert time.monotonic() < deadline, child.tail(50)
@@ -105,5 +106,5 @@ def test_every_sensor_has_its_settings(launch: Callable[..., Child], sensor: str
 
 def test_a_wrong_argument_is_named(launch: Callable[..., Child]) -> None:
     child = launch("use_sim_time:=maybe")
-    child.wait(60.0)
+    child.wait(PATIENCE)
     assert "use_sim_time:=maybe is neither 'true' nor 'false'" in child.tail(50)

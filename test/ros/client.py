@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import rclpy
+from limits import PATIENCE
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
-TIMEOUT = 60.0
 LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
@@ -29,7 +29,7 @@ class RosClient:
         self.node.destroy_node()
         rclpy.shutdown(context=self._context)
 
-    def spin_until(self, condition: Callable[[], Any], what: str, timeout: float = TIMEOUT) -> None:
+    def spin_until(self, condition: Callable[[], Any], what: str, timeout: float = PATIENCE) -> None:
         deadline = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < deadline, f"waited {timeout:.0f} s for {what}"
@@ -52,13 +52,26 @@ class RosClient:
             self.spin_for(seconds)
         return count
 
-    def call(self, service_type: Any, name: str, request: Any) -> Any:
+    def call(self, service_type: Any, name: str, request: Any, repeat: float = PATIENCE) -> Any:
+        """The answer of a service.
+
+        repeat: seconds after which the request is sent again, where only a node that has ended may have got it
+        """
         client = self.node.create_client(service_type, name)
         try:
             self.spin_until(client.service_is_ready, f"the service {name}")
-            future = client.call_async(request)
-            self.spin_until(future.done, f"an answer of {name}")
-            return future.result()
+            futures: list[Any] = []
+            asked = -repeat
+
+            def answered() -> Any:
+                nonlocal asked
+                if time.monotonic() - asked >= repeat:
+                    asked = time.monotonic()
+                    futures.append(client.call_async(request))
+                return next((future for future in futures if future.done()), None)
+
+            self.spin_until(answered, f"an answer of {name}")
+            return answered().result()
         finally:
             self.node.destroy_client(client)
 

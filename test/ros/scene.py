@@ -7,14 +7,13 @@ import time
 import numpy as np
 from client import RosClient
 from geometry_msgs.msg import TransformStamped
+from limits import PATIENCE
 from rclpy.qos import QoSProfile, qos_profile_sensor_data
 from sensor_msgs.msg import PointCloud2, PointField
 from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.processes import Child
 from gpgmap_ros.transform_buffer import NANOSECONDS
-
-TIMEOUT = 60.0
 
 
 class CloudSource:
@@ -58,7 +57,7 @@ class CloudSource:
 
 
 def wait_for_text(node: Child, text: str) -> None:
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE
     while text not in node.tail(100):
         node.check()
         assert time.monotonic() < deadline, f"waited for: {text}\n{node.tail(20)}"

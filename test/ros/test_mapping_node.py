@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from bags import POINTS, Scene, record_odometry, record_tf
+from limits import PATIENCE
 from scene import wait_for_text
 
 from gpgmap_ros.processes import Child
 
-TIMEOUT = 60.0
 SMALL = tuple(
     part
     for name, value in {
@@ -38,14 +38,14 @@ class Session:
         self.node, self.recorder, self.out = node, recorder, out
         self.stamps: dict[str, list[int]] = {"elevation": [], "variance": [], "gradient": []}
         self.diagnostics: dict[str, str] = {}
-        recorder.next_event(TIMEOUT)
+        recorder.next_event(PATIENCE)
 
     def listen_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             self.node.check()
             assert time.monotonic() < deadline, f"heard {self.stamps}, {self.diagnostics}\n{self.node.tail()}"
-            event = self.recorder.next_event(TIMEOUT)
+            event = self.recorder.next_event(PATIENCE)
             if "image" in event:
                 self.stamps[event["image"]].append(event["stamp"])
             self.diagnostics = event.get("diagnostics", self.diagnostics)
@@ -76,7 +76,7 @@ def test_clouds_with_tf_become_maps(session: Any, start_module: Any, tmp_path: P
     last = scene.stamp(scene.clouds - 1)
     heard.listen_until(lambda: all(last in stamps for stamps in heard.stamps.values()))
     heard.listen_until(lambda: heard.count("clouds used") == scene.clouds)
-    assert player.wait(TIMEOUT) == 0
+    assert player.wait(PATIENCE) == 0
 
     # every map carries the stamp of a cloud, and stamps never go back
     known = {scene.stamp(index) for index in range(scene.clouds)}
@@ -156,7 +156,7 @@ def test_it_ends_with_code_0_when_asked_to(start_node: Any, number: signal.Signa
     node = start_node(*SMALL)
     wait_for_text(node, "mapping '/points' into 'odom'")
     os.kill(node.pid, number)
-    assert node.wait(10.0) == 0, node.tail()
+    assert node.wait(PATIENCE) == 0, node.tail()
     assert "Traceback" not in node.tail(100)
 
 
@@ -176,7 +176,7 @@ def test_a_wrong_parameter_ends_it_with_a_reason(
     start_node: Any, arguments: tuple[str, ...], message: str
 ) -> None:
     node = start_node(*arguments)
-    assert node.wait(TIMEOUT) == 2
+    assert node.wait(PATIENCE) == 2
     assert f"mapping_node: {message}" in node.tail()
     assert "Traceback" not in node.tail(100)
 

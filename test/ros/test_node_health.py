@@ -14,6 +14,7 @@ import pytest
 from client import RosClient
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import TransformStamped
+from limits import PATIENCE
 from rclpy.qos import QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
 from scene import CloudSource, wait_for_text
 from sensor_msgs.msg import Image, PointCloud2
@@ -77,6 +78,13 @@ def test_a_publisher_whose_qos_does_not_match_is_named_with_the_remedy(
     wait_for_text(node, "a publisher of '/tf' offers an incompatible RELIABILITY")
     assert "transforms must be sent reliably" in node.tail(50)
     assert node.running()
+
+
+def test_the_first_start_says_that_it_compiles(
+    client: RosClient, start_node: Any, ros_environment: dict[str, str], tmp_path: Path
+) -> None:
+    ros_environment["NUMBA_CACHE_DIR"] = str(tmp_path / "empty")
+    wait_for_text(start_node(*SMALL), "compiling the inner loops for this CPU")
 
 
 class Sensor:
@@ -156,6 +164,11 @@ class WideSource(CloudSource):
         return message
 
 
+def publishers_of(client: RosClient, topic: str) -> set[bytes]:
+    """The identities of those who publish there."""
+    return {bytes(info.endpoint_gid) for info in client.node.get_publishers_info_by_topic(topic)}
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.02, 0.06])
 def test_kill_9_while_saving_leaves_the_old_map_or_the_new_one(
     client: RosClient, start_node: Any, tmp_path: Path, delay: float
@@ -177,12 +190,13 @@ def test_kill_9_while_saving_leaves_the_old_map_or_the_new_one(
     client.spin_until(saving.service_is_ready, "the service")
     staged = folder / ".map.npz.new"
     saving.call_async(Trigger.Request())
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + PATIENCE
     while not staged.exists() and read_archive(path, "map")[0] == old and time.monotonic() < deadline:
         client.spin_once()
     time.sleep(delay)
+    killed = publishers_of(client, "/diagnostics")
     node.signal(signal.SIGKILL)
-    assert node.wait(10.0) == -signal.SIGKILL
+    assert node.wait(PATIENCE) == -signal.SIGKILL
     values, arrays = read_archive(path, "map")  # whole: its checksum is right
     assert values["stamp"] >= old["stamp"]
     assert len(arrays["index"]) > 1000
@@ -190,12 +204,9 @@ def test_kill_9_while_saving_leaves_the_old_map_or_the_new_one(
     # and the next node goes on with it, leftovers or not
     second = start_node(*LARGE, "-p", f"map_folder:={folder}")
     wait_for_text(second, "mapping '/points'")
-    # the killed node's services count as ready until its lease is over: let the new ones be found as well
-    client.spin_until(
-        lambda: len(client.node.get_publishers_info_by_topic("/diagnostics")) > 1, "the new node"
-    )
-    client.spin_for(1.0)
-    answer = client.call(Trigger, "/mapping_node/load_map", Trigger.Request())
+    # the killed node's services count as ready until its lease is over, which may come before the new ones are found
+    client.spin_until(lambda: publishers_of(client, "/diagnostics") - killed, "the new node")
+    answer = client.call(Trigger, "/mapping_node/load_map", Trigger.Request(), repeat=2.0)
     assert answer.success, answer.message
     assert client.call(Trigger, "/mapping_node/save_map", Trigger.Request()).success
     assert not staged.exists()
@@ -208,7 +219,7 @@ def test_asked_to_end_it_keeps_the_unfinished_submap_and_ends_with_0(
 ) -> None:
     """Full size, in the middle of work, with clouds in the queue and one that waits for a pose that never comes."""
     folder = tmp_path / "maps"
-    node: Child = start_node(*LARGE, "-p", f"map_folder:={folder}", "-p", "transform_timeout:=50.0")
+    node: Child = start_node(*LARGE, "-p", f"map_folder:={folder}", "-p", "transform_timeout:=60.0")
     images = client.listen(Image, "/mapping_node/elevation")
     source = WideSource(client)
     client.spin_until(lambda: source.publish() or images, "a map")
@@ -219,11 +230,10 @@ def test_asked_to_end_it_keeps_the_unfinished_submap_and_ends_with_0(
     source.stamp += NANOSECONDS
     source.publish_cloud()
     client.spin_for(0.1)
-    began = time.monotonic()
     os.kill(node.pid, number)
-    assert node.wait(20.0) == 0, node.tail()
-    # two seconds on a machine that has the time: the wait for the pose alone would be fifty
-    assert time.monotonic() - began < 15.0
+    assert node.wait(PATIENCE) == 0, node.tail()
+    # it did not sit out the wait for the pose: that would have ended with a dropped cloud
+    assert "too_late" not in node.tail(100)
     assert "Traceback" not in node.tail(100)
     assert "context is invalid" not in node.tail(100)
     store = SubmapStore(folder / "submaps", Config())

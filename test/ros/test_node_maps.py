@@ -12,6 +12,7 @@ import pytest
 from client import RosClient
 from grid_map_msgs.msg import GridMap
 from grid_map_msgs.srv import GetGridMap
+from limits import PATIENCE
 from nav_msgs.msg import MapMetaData, OccupancyGrid, Odometry
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
@@ -180,5 +181,5 @@ def test_the_unfinished_submap_is_kept_at_the_end(client: RosClient, start_node:
     source = CloudSource(client)
     client.spin_until(lambda: source.publish() or images, "a map")
     os.kill(node.pid, signal.SIGTERM)
-    assert node.wait(10.0) == 0, node.tail()
+    assert node.wait(PATIENCE) == 0, node.tail()
     assert len([path for path in (folder / "submaps").iterdir() if path.is_file()]) == 1

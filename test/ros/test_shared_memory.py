@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limits import PATIENCE
 from scene import wait_for_text
 
 from gpgmap_ros.nodes.abandoned_memory import FOLDER, remove_abandoned_segments
@@ -27,7 +28,7 @@ def segments_of(node: Child) -> set[Path]:
     return {Path(found) for found in re.findall(r"/dev/shm/fastrtps_[0-9a-f]{16}(?= |$)", maps, re.MULTILINE)}
 
 
-def wait_for_segments(node: Child, seconds: float = 30.0) -> set[Path]:
+def wait_for_segments(node: Child, seconds: float = PATIENCE) -> set[Path]:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and node.running():
         if found := segments_of(node):
@@ -44,7 +45,7 @@ def test_a_node_that_ends_leaves_none(start_node: Any, number: signal.Signals) -
     assert segments
     assert all(segment.exists() for segment in segments)
     node.signal(number)
-    assert node.wait(10.0) == 0, node.tail()
+    assert node.wait(PATIENCE) == 0, node.tail()
     assert not [segment for segment in segments if segment.exists()]
 
 
@@ -54,14 +55,14 @@ def test_nor_does_one_that_is_ended_while_it_starts(start_node: Any, delay: floa
     segments = wait_for_segments(node)
     time.sleep(delay)
     node.signal(signal.SIGINT)
-    assert node.wait(10.0) == 0, node.tail()
+    assert node.wait(PATIENCE) == 0, node.tail()
     assert not [segment for segment in segments if segment.exists()]
 
 
 def test_nor_one_that_refuses_its_settings(start_node: Any) -> None:
     node = start_node("-p", "mapping.resolution:=-1.0")
     segments = wait_for_segments(node)
-    assert node.wait(30.0) == 2
+    assert node.wait(PATIENCE) == 2
     assert not [segment for segment in segments if segment.exists()]
 
 
@@ -75,7 +76,7 @@ def test_the_next_node_frees_what_a_killed_one_left(start_node: Any) -> None:
     assert kept
     time.sleep(2.1)  # what is younger is left alone
     killed.signal(signal.SIGKILL)
-    assert killed.wait(10.0) == -signal.SIGKILL
+    assert killed.wait(PATIENCE) == -signal.SIGKILL
     assert all(segment.exists() for segment in lost), (
         "Fast DDS frees them: abandoned_memory has no purpose any more"
     )

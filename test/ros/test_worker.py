@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
@@ -9,6 +10,9 @@ import pytest
 
 pytest.importorskip("rclpy", reason="gpgmap_ros.nodes needs rclpy: run `make setup`")
 
+from limits import PATIENCE
+
+from gpgmap_ros.nodes import worker as worker_module
 from gpgmap_ros.nodes.worker import WaitingCloud, Worker
 
 
@@ -19,6 +23,7 @@ class Recorder:
         self.fused: list[int] = []
         self.shed: list[int] = []
         self.published: list[int] = []
+        self.published_at: list[float] = []
         self.errors: list[str] = []
         self.gate = threading.Event()
         self.gate.set()
@@ -28,13 +33,14 @@ class Recorder:
         return None if cloud.message < 0 else cloud
 
     def fuse(self, cloud: WaitingCloud) -> bool:
-        self.gate.wait(10.0)
+        self.gate.wait(PATIENCE)
         if cloud.message == 13:
             raise RuntimeError("unlucky")
         self.note(self.fused, cloud.message)
         return True
 
     def publish(self) -> None:
+        self.published_at.append(time.monotonic())
         self.note(self.published, len(self.fused))
 
     def drop(self, cloud: WaitingCloud) -> None:
@@ -50,7 +56,7 @@ class Recorder:
 
     def wait_for(self, condition: object) -> None:
         with self.happened:
-            assert self.happened.wait_for(condition, 10.0)
+            assert self.happened.wait_for(condition, PATIENCE)
 
 
 @pytest.fixture
@@ -104,7 +110,7 @@ def test_a_full_queue_sheds_the_oldest_and_says_so(made: object) -> None:
     recorder, worker = made(queue_size=3)
     recorder.gate.clear()
     worker.put(cloud(0))
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + PATIENCE
     while worker.waiting and time.monotonic() < deadline:  # the first is being fused now
         time.sleep(0.01)
     for number in range(1, 9):
@@ -120,21 +126,32 @@ def test_the_map_goes_out_no_oftener_than_the_period_but_the_last_change_does(ma
     for number in range(5):
         worker.put(cloud(number))
     recorder.wait_for(lambda: recorder.published and recorder.published[-1] == 5)
-    assert len(recorder.published) <= 3
+    elapsed = recorder.published_at[-1] - recorder.published_at[0]
+    assert len(recorder.published) <= 2 + elapsed / 0.3
 
 
 def test_a_costly_map_does_not_starve_the_clouds(made: object) -> None:
     """Publishing takes longer than its period: most of the time must still go to the clouds that wait."""
     recorder, worker = made(period=0.01)
     publish, fuse = recorder.publish, recorder.fuse
-    worker._publish = lambda: (time.sleep(0.1), publish())
+    spans: list[tuple[float, float]] = []
+
+    def publish_slowly() -> None:
+        begin = time.monotonic()
+        time.sleep(0.1)
+        spans.append((begin, time.monotonic()))
+        publish()
+
+    worker._publish = publish_slowly
     worker._fuse = lambda ready: (time.sleep(0.02), fuse(ready))[1]
     for number in range(100, 150):
         worker.put(cloud(number))
     recorder.wait_for(lambda: recorder.published and recorder.published[-1] == 50)
     assert recorder.fused == list(range(100, 150))
-    # 50 clouds of 20 ms: a map at the first, then one per 300 ms, and the last
-    assert len(recorder.published) <= 9
+    # while clouds wait, the time from one map to the next is a multiple of what the first took; the last need not wait
+    assert len(spans) > 2
+    for (begin, end), (following, _) in itertools.pairwise(spans[:-1]):
+        assert following - begin >= worker_module.PATIENCE * (end - begin) - worker.period
 
 
 def test_nothing_goes_out_without_a_change(made: object) -> None:
