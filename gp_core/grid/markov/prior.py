@@ -189,7 +189,7 @@ def _near_spectrum(kernel: Kernel, spacing: tuple[float, float]) -> tuple[Array,
     block is not changed by that, and the rest is carried in any case.
     """
     n = fft.next_fast_len(int(12 * _TAPER)) * _SAMPLES
-    t = np.fft.fftfreq(n, 1.0 / n) / _SAMPLES  # blocks
+    t: Array = np.asarray(np.fft.fftfreq(n, 1.0 / n), dtype=np.float64) / float(_SAMPLES)  # blocks
     window = np.exp(-0.5 * (t / _TAPER) ** 2)
     K = _covariances(kernel, t * spacing[0], t * spacing[1]) * np.outer(window, window)
     S: Array = np.maximum(fft.fft2(K).real, 0.0) / _SAMPLES**2

@@ -79,7 +79,7 @@ def dual_autocorrelation(samples: int) -> Array:
     is therefore the kernel, smoothed by this along both axes.
     """
     count = _DUAL_SAMPLES * samples
-    f = np.fft.fftfreq(count, 1.0 / samples)
+    f = np.asarray(np.fft.fftfreq(count, 1.0 / samples), dtype=np.float64)
     spectrum = (transform(f) / inner_product_transform(f)) ** 2
     sequence = np.fft.ifft(spectrum).real  # df = 1 / 512 and dx = 1 / samples: their product is 1 / count
     reach = np.arange(-DUAL_REACH * samples, DUAL_REACH * samples + 1)
