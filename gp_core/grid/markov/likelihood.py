@@ -69,7 +69,7 @@ def strip_evidence(
     gram = trend_products(trend, s, center)[:, used].sum((0, 1)) / noise_factor
     totals = s.totals[:, used].sum((0, 1))
 
-    chain = model.chain
+    chain = model.narrow.chain
     results = _weigh(model, s, moments, parts, 1.0 / noise_factor, workers, gradient=False)
     log_prior = _log_determinant(chain, s)
     log_determinant = 0.0
@@ -111,7 +111,7 @@ def _parts(model: StripModel, filled: Mask, strips: Mask | None) -> tuple[list[_
         if not filled[first:last].any() or (strips is not None and not strips[m]):
             continue
         used[first:last] = True
-        left = first - model.halo
+        left = first - model.narrow.halo
         before = strips is None and filled[max(left, 0) : first].any()
         parts.append(_Part(1.0, left, left if before else first, last))
         if before:
@@ -129,7 +129,7 @@ def _weigh(
     *,
     gradient: bool,
 ) -> list[tuple[float, Array, Array]]:
-    chain = model.chain
+    chain = model.narrow.chain
     n = chain.first.shape[0]
 
     def weigh(part: _Part) -> tuple[float, Array, Array]:
@@ -170,7 +170,7 @@ def _theta_gradient(model: StripModel, s: Statistics, sums: Array, signs: float)
         for side, step in enumerate((_STEP, -_STEP)):
             theta = kernel.theta.copy()
             theta[k] += step
-            chain = model.with_kernel(kernel.with_theta(theta)).chain
+            chain = model.with_kernel(kernel.with_theta(theta)).narrow.chain
             value[side] = 0.5 * signs * _log_determinant(chain, s) - 0.5 * _energy(chain, sums)
         out[k] = (value[0] - value[1]) / (2.0 * _STEP)
     return out

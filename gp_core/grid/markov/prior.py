@@ -10,10 +10,13 @@ the variance
 
     unresolved = k(0) - sum_d Cov(c_0, c_d) g(d_x) g(d_y),          g: inner products of the splines,
 
-and counts as noise of every point. The data teach part of it all the same. At the density a of information (sum of
-1 / noise per area) a mode with spectral density S is left with S / (1 + S a) of its variance:
+and counts as noise of every point. The data teach part of it all the same: at the density a of information (sum of
+1 / noise variance per area) a mode of spectral density S is left with S_a = S / (1 + S a), and
 
-    unresolved(a) = integral S (1 - g) / (1 + S a) df.
+    unresolved(a) = integral S_a (1 - g) df,               g: share of the power that the splines carry.
+
+For slopes, 1 - g is replaced by f^2 - g s(f), with s(f) >= f^2 the mean square slope of the splines' counterpart of the
+mode.
 """
 
 from __future__ import annotations
@@ -38,10 +41,14 @@ from gp_core.kernels import Kernel
 
 _SAMPLES: Final = 8
 """Samples of the kernel per block."""
-_TAPER: Final = 5.0
-"""Blocks, standard deviation of the window under which the spectrum near and beyond the lattice's limit is computed."""
-_INFORMATION: Final = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 61)])
-"""Densities of information, in units of 1 / (unresolved variance x block), at which unresolved(a) is tabulated."""
+_TAPER: Final = 16.0
+"""Blocks, standard deviation of the window under which the spectrum near the lattice's limit is computed."""
+_SPAN: Final = 14
+"""Standard deviations that the window is wide: what it cuts off must not show beside a spectrum that falls as f^-7."""
+_SPECTRUM_SAMPLES: Final = 2
+"""Samples of the kernel per block for that spectrum: what is finer is folded into it, and is little."""
+_INFORMATION: Final = np.concatenate([[0.0], np.geomspace(1e-2, 1e5, 29)])
+"""Points of average noise per block, times their signal-to-noise ratio, at which the unresolved part is tabulated."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class MarkovPrior:
     lags: (2 R_y + 1, 2 R_x + 1) covariance of c_j and c_(j + d), d from -R to R
     unresolved: variance of what the splines can't carry, the mean over positions in a block
     unresolved_gradient: (2,) likewise of df/dx and df/dy
-    learned: (3, 62) what data leave of the unresolved part of height and slopes, at the densities of the table
+    left: (3, L) what data of the densities of the table leave of the unresolved variance of height, d/dx and d/dy
     """
 
     kernel: Kernel
@@ -69,7 +76,7 @@ class MarkovPrior:
     lags: Array = field(repr=False)
     unresolved: float
     unresolved_gradient: Array
-    learned: Array = field(repr=False)
+    left: Array = field(repr=False)
 
     rough: ClassVar[bool] = True
 
@@ -83,15 +90,15 @@ class MarkovPrior:
         """(R_y, R_x)."""
         return self.lags.shape[0] // 2, self.lags.shape[1] // 2
 
-    def share_left(self, information: Array) -> Array:
-        """(3, ...) share of the unresolved variance of height and slopes that the data leave.
+    def unresolved_at(self, information: Array) -> Array:
+        """(3, ...) variance of height, d/dx and d/dy that the splines do not carry and the data have not taught.
 
         information: sum of 1 / noise variance of the points of an area, over the area
         """
-        unit = information * (self.spacing[0] * self.spacing[1] * self.unresolved)
+        unit = information * (self.spacing[0] * self.spacing[1] * self.variance)
         at = np.log1p(unit / _INFORMATION[1])
-        table = np.log1p(_INFORMATION / _INFORMATION[1])
-        return np.stack([np.interp(at, table, share) for share in self.learned])
+        levels = np.log1p(_INFORMATION / _INFORMATION[1])
+        return np.stack([np.interp(at, levels, left) for left in self.left])
 
     @property
     def near(self) -> Array:
@@ -124,6 +131,9 @@ def make_markov_prior(
     variance = float(kernel.diag(np.zeros((1, 2)))[0])
     gradient_variance = prior_gradient_variance(kernel)
     carried = np.array([value @ near @ slope / spacing[0] ** 2, slope @ near @ value / spacing[1] ** 2])
+    unresolved = max(variance - float(value @ near @ value), 0.0)
+    unresolved_gradient = gradient_variance - carried
+    without_data = np.array([unresolved, *unresolved_gradient])
     return MarkovPrior(
         kernel=kernel,
         spacing=spacing,
@@ -132,9 +142,9 @@ def make_markov_prior(
         variance=variance,
         gradient_variance=gradient_variance,
         lags=lags,
-        unresolved=max(variance - float(value @ near @ value), 0.0),
-        unresolved_gradient=np.maximum(gradient_variance - carried, 0.0),
-        learned=_shares_left(kernel, spacing),
+        unresolved=unresolved,
+        unresolved_gradient=unresolved_gradient,
+        left=without_data[:, None] + _learned_of_unresolved(kernel, spacing, variance),
     )
 
 
@@ -145,15 +155,28 @@ def prior_gradient_variance(kernel: Kernel) -> Array:
     return np.ascontiguousarray(np.diagonal(kernel.gradient_xz_diag(np.zeros((1, 2)))[0]))
 
 
-def lattice_error(kernel: Kernel, spacing: tuple[float, float], information: float) -> float:
-    """Error of the mean, in posterior standard deviations, that a lattice of this spacing causes by what it lacks.
+def lattice_error(kernel: Kernel, spacing: tuple[float, float], information: float) -> tuple[float, float]:
+    """Errors of mean and gradient, in posterior standard deviations, that a lattice of this spacing causes.
 
     information: expected sum of 1 / noise variance per area
     """
     S, f = _near_spectrum(kernel, spacing)
     a = information * spacing[0] * spacing[1]
     learned = S * a / (1.0 + S * a)
-    return float(np.sqrt((S * (1.0 - _carried(f)) * learned).sum() / (S * (1.0 - learned)).sum()))
+    carried = _carried(f)
+    height = np.sqrt((S * (1.0 - carried) * learned).sum() / (S * (1.0 - learned)).sum())
+    # A mode of slope f comes out with the share `carried` of its power, whose own mean square slope is larger.
+    missed = f**2 * (1.0 - 2.0 * carried) + _mean_square_slope(f) * carried
+    slope = np.sqrt((S * missed * learned).sum() / (S * f**2 * (1.0 - learned)).sum())
+    return float(height), float(slope)
+
+
+def falloff(kernel: Kernel, spacing: tuple[float, float]) -> float:
+    """The power of the frequency with which the spectrum falls beyond the lattice's limit: 2 nu + 2 for a Matern."""
+    S, f = _near_spectrum(kernel, spacing)
+    along = S[0] + S[:, 0]
+    low, high = (along[np.argmin(np.abs(f - at))] for at in (0.4, 0.8))
+    return float(np.log2(max(low, 1e-300) / max(high, 1e-300)))
 
 
 def _lags(kernel: Kernel, spacing: tuple[float, float], R_y: int, R_x: int) -> Array:
@@ -162,24 +185,29 @@ def _lags(kernel: Kernel, spacing: tuple[float, float], R_y: int, R_x: int) -> A
         np.arange(-(R + DUAL_REACH) * _SAMPLES, (R + DUAL_REACH) * _SAMPLES + 1) * (h / _SAMPLES)
         for R, h in ((R_x, spacing[0]), (R_y, spacing[1]))
     )
-    K = _covariances(kernel, x, y)
+    K = _covariances(kernel, np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
     # Along x and then along y, only at whole lags.
     along_x = np.stack([K[:, d * _SAMPLES : d * _SAMPLES + a.size] @ a for d in range(2 * R_x + 1)], axis=1)
     return np.stack([a @ along_x[d * _SAMPLES : d * _SAMPLES + a.size] for d in range(2 * R_y + 1)])
 
 
-def _shares_left(kernel: Kernel, spacing: tuple[float, float]) -> Array:
-    """(3, 62) unresolved(a) / unresolved of height, d/dx and d/dy at the densities of the table."""
+def _learned_of_unresolved(kernel: Kernel, spacing: tuple[float, float], variance: float) -> Array:
+    """(3, L) by how much data of the densities of the table change the unresolved variance of height and slopes."""
     S, f = _near_spectrum(kernel, spacing)
-    rest = S * (1.0 - _carried(f))
-    squares = f**2
-    parts = rest, rest * squares, rest * squares[:, None]
-    # rest is a density per squared cycle: its sum over cells of frequency is the unresolved variance.
     cell = (f[1] - f[0]) ** 2
-    unit = 1.0 / max(rest.sum() * cell, 1e-300)
-    left = [1.0 / (1.0 + S * (a * unit)) for a in _INFORMATION]
-    shares: Array = np.array([[(part * share).sum() / part.sum() for share in left] for part in parts])
-    return shares
+    carried = _carried(f)
+    rates, slopes = f**2, _mean_square_slope(f)
+    parts = (
+        1.0 - carried,
+        (2.0 * np.pi / spacing[0]) ** 2 * (rates - slopes * carried),
+        (2.0 * np.pi / spacing[1]) ** 2 * (rates[:, None] - slopes[:, None] * carried),
+    )
+    out = np.zeros((len(parts), _INFORMATION.size))
+    for k, a in enumerate(_INFORMATION):
+        information = a / variance
+        lost = -S * S * information / (1.0 + S * information)
+        out[:, k] = [cell * np.vdot(part, lost) for part in parts]
+    return out
 
 
 def _near_spectrum(kernel: Kernel, spacing: tuple[float, float]) -> tuple[Array, Array]:
@@ -188,18 +216,25 @@ def _near_spectrum(kernel: Kernel, spacing: tuple[float, float]) -> tuple[Array,
     Computed under a wide Gaussian window, however far the kernel reaches: what is near and beyond half a cycle per
     block is not changed by that, and the rest is carried in any case.
     """
-    n = fft.next_fast_len(int(12 * _TAPER)) * _SAMPLES
-    t: Array = np.asarray(np.fft.fftfreq(n, 1.0 / n), dtype=np.float64) / float(_SAMPLES)  # blocks
+    n = int(_SPAN * _TAPER) * _SPECTRUM_SAMPLES
+    t: Array = np.asarray(np.fft.fftfreq(n, 1.0 / n), dtype=np.float64) / float(_SPECTRUM_SAMPLES)  # blocks
     window = np.exp(-0.5 * (t / _TAPER) ** 2)
     K = _covariances(kernel, t * spacing[0], t * spacing[1]) * np.outer(window, window)
-    S: Array = np.maximum(fft.fft2(K).real, 0.0) / _SAMPLES**2
-    return S, np.asarray(np.fft.fftfreq(n, 1.0 / _SAMPLES), dtype=np.float64)
+    S: Array = np.maximum(fft.fft2(K).real, 0.0) / _SPECTRUM_SAMPLES**2
+    return S, np.asarray(np.fft.fftfreq(n, 1.0 / _SPECTRUM_SAMPLES), dtype=np.float64)
 
 
 def _carried(f: Array) -> Array:
     """(n, n) share of the power at each frequency that the splines carry."""
     share = transform(f) ** 2 / inner_product_transform(f)
     return np.outer(share, share)
+
+
+def _mean_square_slope(frequency: Array) -> Array:
+    """In squared cycles per block: of the splines' counterpart of a mode of the given frequency."""
+    shifted = frequency[..., None] + np.arange(-3, 4)
+    power = transform(shifted) ** 2
+    return np.asarray((shifted**2 * power).sum(-1) / power.sum(-1))
 
 
 def _covariances(kernel: Kernel, x: Array, y: Array) -> Array:

@@ -9,10 +9,12 @@ import numpy as np
 from gp_core.grid.markov.prior import lattice_error
 from gp_core.kernels import Kernel
 
-TOLERANCE: Final = 0.025
+TOLERANCE: Final = 0.018
 """Error of the mean, in posterior standard deviations, that a lattice may cause by what it lacks of a rough kernel."""
+GRADIENT_TOLERANCE: Final = 0.052
+"""Likewise of the gradient, if the kernel has one."""
 COARSEST: Final = 1.7
-FINEST: Final = 16.0
+FINEST: Final = 40.0
 """Blocks per correlation length. The finest lattice leaves an unresolved part that counts as noise."""
 _STEPS: Final = 7
 
@@ -26,11 +28,13 @@ def choose_spacing(
     information: k(0) / noise variance times the points of a squared correlation length
     """
     density = information / (variance * length[0] * length[1])
+    gradient_tolerance = np.inf if kernel.why_not_differentiable() else GRADIENT_TOLERANCE
     coarse, fine = np.log(COARSEST), np.log(FINEST)
     for _ in range(_STEPS):
         middle = 0.5 * (coarse + fine)
         spacing = (length[0] / np.exp(middle), length[1] / np.exp(middle))
-        if lattice_error(kernel, spacing, density) > TOLERANCE:
+        height, slope = lattice_error(kernel, spacing, density)
+        if height > TOLERANCE or slope > gradient_tolerance:
             coarse = middle
         else:
             fine = middle

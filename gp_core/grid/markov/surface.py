@@ -12,10 +12,17 @@ from gp_core.arrays import Array
 from gp_core.grid.axes import Axis, Grid
 from gp_core.grid.interpolation import ORDER as MOMENT_ORDER
 from gp_core.grid.markov.elimination import NEIGHBOURS, neighbour, solve_strip
-from gp_core.grid.markov.evaluation import VALUE_AND_SLOPES, at_cells, at_points, axis_weights, unresolved_at
+from gp_core.grid.markov.evaluation import (
+    VALUE_AND_SLOPES,
+    at_cells,
+    at_points,
+    axis_weights,
+    excess_pairs,
+)
+from gp_core.grid.markov.holes import find_holes
 from gp_core.grid.markov.prior import MarkovPrior
 from gp_core.grid.markov.splines import DEGREE, ORDER, PIECES
-from gp_core.grid.markov.strips import StripModel
+from gp_core.grid.markov.strips import Strip, StripModel
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.workers import Workers, single_threaded_blas
 
@@ -56,18 +63,18 @@ class MarkovSurface:
         self._first_strip = self.x.first // self.model.core
         last = (self.x.first + n_x - 1) // self.model.core
         self.stale = np.zeros(last - self._first_strip + 1, dtype=bool)
-        self._information = np.zeros((self.y.count, self.x.count))
-        self._cells_y = axis_weights(self.grid.y, self.y)
-        self._cells_x = axis_weights(self.grid.x, self.x)
+        self._beside_hole = np.zeros_like(self.stale)
+        self._unresolved = self.model.prior.unresolved_at(np.zeros((self.y.count, self.x.count)))
+        self._cells_y = _at_axis(self.grid.y, self.y)
+        self._cells_x = _at_axis(self.grid.x, self.x)
         self._mean_layers = np.zeros((self.right_hand_sides, VALUE_AND_SLOPES, *self.grid.shape))
         self._variance_layers = np.empty((VALUE_AND_SLOPES, *self.grid.shape))
-        self._unresolved = unresolved_at(self.model.prior, self._cells_y[1][:, None], self._cells_x[1][None])
         self._heights: Array | None = None
         self._undrawn = np.ones_like(self.stale)
 
     @property
     def nbytes(self) -> int:
-        arrays = self.means, self.covariances, self._mean_layers, self._variance_layers, self._information
+        arrays = self.means, self.covariances, self._mean_layers, self._variance_layers, self._unresolved
         return sum(array.nbytes for array in arrays)
 
     def draw(self, blocks: Mask, s: Statistics, right_hand_sides: list[Array], gain: float) -> None:
@@ -80,22 +87,25 @@ class MarkovSurface:
         """Let the strips know that the data of the given blocks have changed."""
         columns = np.flatnonzero(blocks.any(axis=0))
         if columns.size:
-            self.stale |= self._seeing(columns)
+            before, self._beside_hole = self._beside_hole, self._strips_beside_holes(s)
+            self.stale |= self._seeing(columns, before | self._beside_hole)
 
     def inherit(self, old: MarkovSurface, left: Mask, s: Statistics) -> None:
         """Take over what an older window had solved. left: (J, I) its blocks whose data are gone."""
         same_rows = (old.y.first, old.y.count) == (self.y.first, self.y.count)
         filled = np.flatnonzero((s.weights[..., 0, 0] > 0.0).any(axis=0))
-        self.stale = self._seeing(filled) if filled.size else np.zeros_like(self.stale)
+        self._beside_hole = self._strips_beside_holes(s)
+        self.stale = self._seeing(filled, self._beside_hole)
         if not same_rows or old.right_hand_sides != self.right_hand_sides:
             return
-        gone = old._seeing(np.flatnonzero(left.any(axis=0)))
+        gone = old._seeing(np.flatnonzero(left.any(axis=0)), old._beside_hole)
         for m in range(self.stale.size):
             k = m + self._first_strip - old._first_strip
             inside = 0 <= k < old.stale.size
             new_columns, old_columns = self._core(m), old._core(k) if inside else slice(0, 0)
             whole = new_columns.stop - new_columns.start == old_columns.stop - old_columns.start
-            if inside and whole and not old.stale[k] and not gone[k]:
+            alike = inside and old._beside_hole[k] == self._beside_hole[m]
+            if alike and whole and not old.stale[k] and not gone[k]:
                 self.means[:, :, new_columns] = old.means[:, :, old_columns]
                 self.covariances[:, new_columns] = old.covariances[:, old_columns]
                 self.stale[m] = False
@@ -107,7 +117,8 @@ class MarkovSurface:
             self._heights = np.zeros((self.right_hand_sides, *s.heights.shape))
         with single_threaded_blas():
             self.workers.run(self._solve_strip, [(int(m), s, gain) for m in chosen])
-        self._information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
+        information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
+        self._unresolved = self.model.prior.unresolved_at(information)
         self._undrawn |= self.stale
         self.stale = np.zeros_like(self.stale)
         self.draw_cells()
@@ -124,12 +135,10 @@ class MarkovSurface:
 
     def at(self, x: Array, y: Array) -> tuple[Array, Array]:
         """(K, 3, N) means and (3, N) variances of value, d/dx and d/dy at points (N,)."""
-        (block_y, w_y), (block_x, w_x) = axis_weights(y, self.y), axis_weights(x, self.x)
+        along_y, along_x = _at_axis(y, self.y), _at_axis(x, self.x)
         mean = np.empty((self.right_hand_sides, VALUE_AND_SLOPES, x.size))
         variance = np.empty((VALUE_AND_SLOPES, x.size))
-        at_points(block_y, w_y, block_x, w_x, self.means, self.covariances, mean, variance)
-        prior = self.model.prior
-        variance += unresolved_at(prior, w_y, w_x) * prior.share_left(self._information[block_y, block_x])
+        at_points(*along_y, *along_x, self.means, self.covariances, self._unresolved, mean, variance)
         return mean, variance
 
     def block_means(self) -> Array:
@@ -144,29 +153,43 @@ class MarkovSurface:
         x, y = np.meshgrid(self.x.middles, self.y.middles)
         return np.asarray(self.at(x.ravel(), y.ravel())[1][0].reshape(x.shape))
 
+    def _strip(self, m: int) -> Strip:
+        wide = self.model.wide
+        return wide if wide is not None and self._beside_hole[m] else self.model.narrow
+
     def _solve_strip(self, m: int, s: Statistics, gain: float) -> None:
-        model, chain = self.model, self.model.chain
-        core_left = (m + self._first_strip) * model.core - self.x.first
-        left = core_left - model.halo
+        strip, core = self._strip(m), self.model.core
+        chain = strip.chain
+        core_left = (m + self._first_strip) * core - self.x.first
         assert self._heights is not None
         for safety in (0.0, _SAFETY):
             solved = solve_strip(
-                s.weights, self._heights, gain, left, core_left, model.core,
+                s.weights, self._heights, gain, core_left - strip.halo, core_left, core,
                 chain.first * (1.0 + safety), chain.arriving * (1.0 + safety), chain.leaving, chain.coupling,
                 chain.rows, self.means, self.covariances,
             )  # fmt: skip
             if solved:
                 return
             self.fallbacks += 1
-        core = self._core(m)
-        self.means[:, :, core], self.covariances[:, core] = 0.0, _prior_covariances(model.prior)
+        columns = self._core(m)
+        self.means[:, :, columns], self.covariances[:, columns] = 0.0, _prior_covariances(self.model.prior)
 
-    def _seeing(self, columns: np.ndarray[Any, np.dtype[np.intp]]) -> Mask:
-        """(strips,) those whose blocks include one of the given columns of blocks."""
-        model = self.model
-        strips = np.arange(self.stale.size)
-        left = (strips + self._first_strip) * model.core - self.x.first - model.halo
-        right = left + model.chain.width - ORDER  # the last block whose coefficients all lie in the strip
+    def _strips_beside_holes(self, s: Statistics) -> Mask:
+        """(strips,) those that see, within the narrow halo, a hole in the data."""
+        holes = np.flatnonzero(find_holes(s.weights[..., 0, 0] > 0.0).any(axis=0))
+        return self._seeing(holes, np.zeros_like(self.stale))
+
+    def _seeing(self, columns: np.ndarray[Any, np.dtype[np.intp]], wide: Mask) -> Mask:
+        """(strips,) those whose blocks include one of the given columns of blocks.
+
+        wide: (strips,) whether to count the blocks of the wide halo
+        """
+        narrow = self.model.narrow
+        halo = np.where(wide, (self.model.wide or narrow).halo, narrow.halo)
+        left = (np.arange(self.stale.size) + self._first_strip) * self.model.core - self.x.first - halo
+        right = (
+            left + self.model.core + 2 * halo - ORDER
+        )  # the last block whose coefficients all lie in the strip
         return np.asarray(
             np.searchsorted(columns, left) < np.searchsorted(columns, right, side="right"), dtype=bool
         )
@@ -178,9 +201,9 @@ class MarkovSurface:
 
     @property
     def unresolved_variance(self) -> Array:
-        """(3, ny, nx) variance, at the cells, of what the splines lack and the data have not taught."""
-        information = self._information[np.ix_(self._cells_y[0], self._cells_x[0])]
-        return self._unresolved * self.model.prior.share_left(information)
+        """(ny, nx) variance of the height, at the cells, of what the splines lack and the data have not taught."""
+        height: Array = self._unresolved[0]
+        return np.maximum(height[np.ix_(self._cells_y[0], self._cells_x[0])], 0.0)
 
     def draw_cells(self) -> None:
         """Bring the layers up to date with the coefficients."""
@@ -199,13 +222,18 @@ class MarkovSurface:
             self.workers.run(
                 at_cells,
                 [
-                    (*self._cells_y, *self._cells_x, a, b, self.means, self.covariances,
+                    (*self._cells_y, *self._cells_x, a, b, self.means, self.covariances, self._unresolved,
                      self._mean_layers, self._variance_layers)
                     for a, b in itertools.pairwise(parts)
                 ],
             )  # fmt: skip
-            self._variance_layers[:, :, first:last] += self.unresolved_variance[:, :, first:last]
         self._undrawn[:] = False
+
+
+def _at_axis(at: Array, axis: Axis) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Array, Array]:
+    """Block (N,), values and slopes (N, 2, 3) of the splines there, and `excess_pairs`."""
+    block, w = axis_weights(at, axis)
+    return block, w, excess_pairs(w, axis.spacing)
 
 
 def _prior_covariances(prior: MarkovPrior) -> Array:
