@@ -25,7 +25,7 @@ deviations.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 from scipy import fft
@@ -33,7 +33,7 @@ from scipy import fft
 from gp_core.arrays import Array
 from gp_core.grid.axes import Grid
 from gp_core.grid.interpolation import DEGREE, ORDER, gram_spectrum, spectrum
-from gp_core.grid.markov.prior import MarkovPrior, prior_gradient_variance
+from gp_core.grid.markov.prior import MarkovPrior, falls_as_power, prior_gradient_variance
 from gp_core.grid.markov.spacing import choose_spacing
 from gp_core.grid.markov.strips import prior_on
 from gp_core.kernels import Kernel
@@ -42,8 +42,6 @@ TOLERANCE: Final = 0.008
 """Default error of the mean, in posterior standard deviations, that the lattice may cause."""
 INFORMATION: Final = 5000.0
 """a, unless stated: signal variance over noise variance, times points per squared correlation length."""
-FINEST: Final = 11.0
-"""Blocks per correlation length at most for a rough kernel, which leaves an unresolved part instead."""
 BLOCKS_PER_SCALE: Final = 3.0
 """Blocks per correlation length of a smooth kernel, at most; more of them mean that it has a finer scale."""
 REACH: Final = 14.0
@@ -82,9 +80,6 @@ class Prior:
     unresolved_gradient: Array
     separable: bool
     torus: _Torus = field(repr=False)
-
-    rough: ClassVar[bool] = False
-    """Whether the spectrum falls as a power, so that no lattice resolves it all."""
 
     def carried(self, weights_x: Array, weights_y: Array) -> Array:
         """(N_y, N_x) prior variance of products of spline combinations, weights (N_x, 6) and (N_y, 6)."""
@@ -206,8 +201,8 @@ def make_prior(
     """
     variance = _variance(kernel)
     length = (_correlation_length(kernel, 0, variance), _correlation_length(kernel, 1, variance))
-    q, rough = _blocks_per_length(kernel, length, variance, tolerance, information)
-    if rough:
+    q = _blocks_per_length(kernel, length, variance, tolerance, information)
+    if q is None:
         spacing = spacing or choose_spacing(kernel, length, variance, information)
         return prior_on(kernel, spacing, length, information)
     finer = min(1.0, BLOCKS_PER_SCALE / q)
@@ -319,11 +314,11 @@ def _spectrum(kernel: Kernel, N: list[int], step: list[float]) -> Array:
 
 def _blocks_per_length(
     kernel: Kernel, length: tuple[float, float], variance: float, tolerance: float, information: float
-) -> tuple[float, bool]:
-    """The smallest q = l / h whose error is within `tolerance` for the information; whether k is rough.
+) -> float | None:
+    """The smallest q = l / h whose error is within `tolerance` for the information; None if k is rough.
 
     A sum of scales may need many blocks per correlation length, and below its finest scale the error falls
-    off a cliff. A rough kernel has no such scale: its error falls as a power of h, and `FINEST` ends that.
+    off a cliff. A rough kernel has no such scale: its error falls as a power of h.
     """
     for per_length in (20, 48, 128):
         N = [fft.next_fast_len(14 * per_length)] * 2
@@ -341,8 +336,10 @@ def _blocks_per_length(
         for q in np.geomspace(1.5, per_length / 3.0, 40):
             if unresolved(q, learned) <= budget:
                 cliff = unresolved(q / 2.0, np.ones_like(S)) > 2.0**6 * unresolved(q, np.ones_like(S))
-                return (float(q) if cliff else min(float(q), FINEST)), not cliff
-    return FINEST, True
+                return float(q) if cliff else None
+        if falls_as_power(kernel, length):
+            return None
+    return None
 
 
 def _mean_square_slope(frequency: Array) -> Array:

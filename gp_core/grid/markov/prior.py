@@ -22,12 +22,13 @@ mode.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 from scipy import fft
 
 from gp_core.arrays import Array
+from gp_core.grid.markov.offsets import covariances
 from gp_core.grid.markov.splines import (
     DEGREE,
     DUAL_REACH,
@@ -47,7 +48,7 @@ _SPAN: Final = 14
 """Standard deviations that the window is wide: what it cuts off must not show beside a spectrum that falls as f^-7."""
 _SPECTRUM_SAMPLES: Final = 2
 """Samples of the kernel per block for that spectrum: what is finer is folded into it, and is little."""
-_INFORMATION: Final = np.concatenate([[0.0], np.geomspace(1e-2, 1e5, 29)])
+_INFORMATION: Final = np.concatenate([[0.0], np.geomspace(1e-2, 1e5, 15)])
 """Points of average noise per block, times their signal-to-noise ratio, at which the unresolved part is tabulated."""
 
 
@@ -77,8 +78,6 @@ class MarkovPrior:
     unresolved: float
     unresolved_gradient: Array
     left: Array = field(repr=False)
-
-    rough: ClassVar[bool] = True
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -171,6 +170,15 @@ def lattice_error(kernel: Kernel, spacing: tuple[float, float], information: flo
     return float(height), float(slope)
 
 
+def falls_as_power(kernel: Kernel, length: tuple[float, float]) -> bool:
+    """Whether the spectrum still falls as a power of the frequency far above 1 / `length`.
+
+    That of a smooth kernel falls faster the farther out, or has come down to rounding.
+    """
+    near, far = (falloff(kernel, (length[0] / q, length[1] / q)) for q in (32.0, 96.0))
+    return near > 1.5 and abs(near - far) < 0.5
+
+
 def falloff(kernel: Kernel, spacing: tuple[float, float]) -> float:
     """The power of the frequency with which the spectrum falls beyond the lattice's limit: 2 nu + 2 for a Matern."""
     S, f = _near_spectrum(kernel, spacing)
@@ -185,7 +193,7 @@ def _lags(kernel: Kernel, spacing: tuple[float, float], R_y: int, R_x: int) -> A
         np.arange(-(R + DUAL_REACH) * _SAMPLES, (R + DUAL_REACH) * _SAMPLES + 1) * (h / _SAMPLES)
         for R, h in ((R_x, spacing[0]), (R_y, spacing[1]))
     )
-    K = _covariances(kernel, np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
+    K = covariances(kernel, np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
     # Along x and then along y, only at whole lags.
     along_x = np.stack([K[:, d * _SAMPLES : d * _SAMPLES + a.size] @ a for d in range(2 * R_x + 1)], axis=1)
     return np.stack([a @ along_x[d * _SAMPLES : d * _SAMPLES + a.size] for d in range(2 * R_y + 1)])
@@ -206,7 +214,7 @@ def _learned_of_unresolved(kernel: Kernel, spacing: tuple[float, float], varianc
     for k, a in enumerate(_INFORMATION):
         information = a / variance
         lost = -S * S * information / (1.0 + S * information)
-        out[:, k] = [cell * np.vdot(part, lost) for part in parts]
+        out[:, k] = [cell * float((part * lost).sum()) for part in parts]
     return out
 
 
@@ -219,7 +227,7 @@ def _near_spectrum(kernel: Kernel, spacing: tuple[float, float]) -> tuple[Array,
     n = int(_SPAN * _TAPER) * _SPECTRUM_SAMPLES
     t: Array = np.asarray(np.fft.fftfreq(n, 1.0 / n), dtype=np.float64) / float(_SPECTRUM_SAMPLES)  # blocks
     window = np.exp(-0.5 * (t / _TAPER) ** 2)
-    K = _covariances(kernel, t * spacing[0], t * spacing[1]) * np.outer(window, window)
+    K = covariances(kernel, t * spacing[0], t * spacing[1]) * np.outer(window, window)
     S: Array = np.maximum(fft.fft2(K).real, 0.0) / _SPECTRUM_SAMPLES**2
     return S, np.asarray(np.fft.fftfreq(n, 1.0 / _SPECTRUM_SAMPLES), dtype=np.float64)
 
@@ -235,10 +243,3 @@ def _mean_square_slope(frequency: Array) -> Array:
     shifted = frequency[..., None] + np.arange(-3, 4)
     power = transform(shifted) ** 2
     return np.asarray((shifted**2 * power).sum(-1) / power.sum(-1))
-
-
-def _covariances(kernel: Kernel, x: Array, y: Array) -> Array:
-    """(N_y, N_x) k at the offsets (x, y)."""
-    dx, dy = np.meshgrid(x, y)
-    points = np.stack([dx.ravel(), dy.ravel()], axis=-1)
-    return kernel(points, np.zeros((1, 2)))[:, 0].reshape(dx.shape)

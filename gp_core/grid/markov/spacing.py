@@ -15,7 +15,9 @@ GRADIENT_TOLERANCE: Final = 0.052
 """Likewise of the gradient, if the kernel has one."""
 COARSEST: Final = 1.7
 FINEST: Final = 40.0
-"""Blocks per correlation length. The finest lattice leaves an unresolved part that counts as noise."""
+FINEST_WITHOUT_SLOPES: Final = 16.0
+"""Blocks per correlation length; the last for kernels whose paths have no derivative, of which no lattice carries all.
+The finest lattice leaves an unresolved part that counts as noise."""
 _STEPS: Final = 7
 
 
@@ -28,8 +30,9 @@ def choose_spacing(
     information: k(0) / noise variance times the points of a squared correlation length
     """
     density = information / (variance * length[0] * length[1])
-    gradient_tolerance = np.inf if kernel.why_not_differentiable() else GRADIENT_TOLERANCE
-    coarse, fine = np.log(COARSEST), np.log(FINEST)
+    slopes = not kernel.why_not_differentiable()
+    gradient_tolerance = GRADIENT_TOLERANCE if slopes else np.inf
+    coarse, fine = np.log(COARSEST), np.log(FINEST if slopes else FINEST_WITHOUT_SLOPES)
     for _ in range(_STEPS):
         middle = 0.5 * (coarse + fine)
         spacing = (length[0] / np.exp(middle), length[1] / np.exp(middle))

@@ -16,7 +16,7 @@ _SMOOTHER: Final = 6.0
 """Power of the spectrum's decay (2 nu + 2) from which on four rows are needed; below, three."""
 CORE: Final = 12
 HALO: Final = 8
-WIDE_HALO: Final = 16
+WIDE_HALO: Final = 20
 """Columns. Data screen each other, so a narrow halo will do wherever there are some; into a hole they reach farther."""
 
 
