@@ -15,7 +15,7 @@ MOST_ROWS: Final = 4
 _SMOOTHER: Final = 6.0
 """Power of the spectrum's decay (2 nu + 2) from which on four rows are needed; below, three."""
 CORE: Final = 12
-HALO: Final = 8
+HALO: Final = 6
 WIDE_HALO: Final = 20
 """Columns. Data screen each other, so a narrow halo will do wherever there are some; into a hole they reach farther."""
 
