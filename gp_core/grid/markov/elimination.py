@@ -41,8 +41,7 @@ def solve_strip(  # type: ignore[no-untyped-def]
     heights,
     gain,
     left,
-    core_left,
-    core,
+    halo,
     first,
     arriving,
     leaving,
@@ -51,12 +50,12 @@ def solve_strip(  # type: ignore[no-untyped-def]
     means,
     covariances,
 ):
-    """Means and covariances of the coefficients of a strip's core; False if a matrix was not positive definite.
+    """Means and covariances of the coefficients of a strip's blocks; False if a matrix was not positive definite.
 
     weights: (J, I, 7, 7) and heights: (K, J, I, 6, 6), moments of the window, each to be taken times `gain`
-    left: first column of coefficients of the strip; core_left, core: first column and columns of its core
+    left: first column of coefficients of the strip; halo: columns before those that are kept
     first, arriving, leaving, coupling: (n, n) of the chain, `rows` rows to a group
-    means: (K, J + 2, I + 2) and covariances: (J + 2, I + 2, 13), of which the core is written
+    means: (K, J + 2, C) and covariances: (J + 2, C, 13), to be written
     """
     n = first.shape[0]
     width = n // rows
@@ -71,7 +70,7 @@ def solve_strip(  # type: ignore[no-untyped-def]
     for k in range(groups - 1, -1, -1):
         if k < groups - 1:
             m = _backward(X[k], F[k], r[k], S, cross, update, m)
-        _keep(k, rows, width, left, core_left, core, S, cross, m, means, covariances)
+        _keep(k, rows, width, halo, S, cross, m, means, covariances)
     return True
 
 
@@ -241,15 +240,15 @@ def _fill(stencil, row, rows, width, P, E):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _keep(k, rows, width, left, core_left, core, S, cross, m, means, covariances):  # type: ignore[no-untyped-def]
-    """Write the means of group k, and the covariances of its coefficients with their neighbours, in the core."""
+def _keep(k, rows, width, halo, S, cross, m, means, covariances):  # type: ignore[no-untyped-def]
+    """Write the means of group k, and the covariances of its coefficients with their neighbours."""
     n_y, n_x = covariances.shape[:2]
     for a in range(rows):
         j = k * rows + a
         if j >= n_y:
             break
-        for g in range(max(core_left, 0), min(core_left + core, n_x)):
-            i = g - left
+        for g in range(n_x):
+            i = halo + g
             p = a * width + i
             for side in range(means.shape[0]):
                 means[side, j, g] = m[p, side]

@@ -47,58 +47,52 @@ def excess_pairs(w: Array, spacing: float) -> Array:
 
 @compiled(fastmath={"contract"})
 def at_cells(  # type: ignore[no-untyped-def]
-    block_y,
-    w_y,
-    pair_y,
-    block_x,
-    w_x,
-    pair_x,
-    first,
-    last,
-    means,
-    covariances,
-    unresolved,
-    out_mean,
-    out_variance,
-):
+    block_y, w_y, pair_y, block_x, w_x, pair_x, strip, column, first, last,
+    means, covariances, unresolved, out_mean, out_variance,
+):  # fmt: skip
     """Fill the cells of columns first ... last - 1 of the layers (K, 3, ny, nx) and (3, ny, nx).
 
     block_y, block_x: (ny,), (nx,); w_y, w_x: (ny, 2, 3), (nx, 2, 3) values and slopes
     pair_y, pair_x: (ny + 1, 2, 5), (nx + 1, 2, 5) of `excess_pairs`
+    strip, column: (nx,) that answers for the block, and its first coefficient there
+    means, covariances: (strips, K, J + 2, C) and (strips, J + 2, C, 13)
     unresolved: (3, J, I) variance that the splines do not carry
     """
     w = np.empty((VALUE_AND_SLOPES, ORDER, ORDER))
     near = np.empty(NEIGHBOURS)
     for iy in range(block_y.size):
         for ix in range(first, last):
-            j, i = block_y[iy], block_x[ix]
+            j, i = block_y[iy], column[ix]
+            own = covariances[strip[ix]]
             _functionals(w_y[iy], w_x[ix], w)
-            _average(covariances, j, i, near)
+            _average(own, j, i, near)
             for a in range(VALUE_AND_SLOPES):
-                for k in range(means.shape[0]):
-                    out_mean[k, a, iy, ix] = _mean(w[a], means[k], j, i)
-                known = _variance(w[a], covariances, j, i)
+                for k in range(means.shape[1]):
+                    out_mean[k, a, iy, ix] = _mean(w[a], means[strip[ix], k], j, i)
+                known = _variance(w[a], own, j, i)
                 excess = _excess(a, pair_y[iy], pair_x[ix], pair_y[-1], pair_x[-1], near)
-                out_variance[a, iy, ix] = max(known - excess + unresolved[a, j, i], _LEAST * known)
+                out_variance[a, iy, ix] = max(known - excess + unresolved[a, j, block_x[ix]], _LEAST * known)
 
 
 @compiled(fastmath={"contract"})
 def at_points(  # type: ignore[no-untyped-def]
-    block_y, w_y, pair_y, block_x, w_x, pair_x, means, covariances, unresolved, out_mean, out_variance
-):
+    block_y, w_y, pair_y, block_x, w_x, pair_x, strip, column,
+    means, covariances, unresolved, out_mean, out_variance,
+):  # fmt: skip
     """The same at points (N,): (K, 3, N) and (3, N)."""
     w = np.empty((VALUE_AND_SLOPES, ORDER, ORDER))
     near = np.empty(NEIGHBOURS)
     for n in range(block_y.size):
-        j, i = block_y[n], block_x[n]
+        j, i = block_y[n], column[n]
+        own = covariances[strip[n]]
         _functionals(w_y[n], w_x[n], w)
-        _average(covariances, j, i, near)
+        _average(own, j, i, near)
         for a in range(VALUE_AND_SLOPES):
-            for k in range(means.shape[0]):
-                out_mean[k, a, n] = _mean(w[a], means[k], j, i)
-            known = _variance(w[a], covariances, j, i)
+            for k in range(means.shape[1]):
+                out_mean[k, a, n] = _mean(w[a], means[strip[n], k], j, i)
+            known = _variance(w[a], own, j, i)
             excess = _excess(a, pair_y[n], pair_x[n], pair_y[-1], pair_x[-1], near)
-            out_variance[a, n] = max(known - excess + unresolved[a, j, i], _LEAST * known)
+            out_variance[a, n] = max(known - excess + unresolved[a, j, block_x[n]], _LEAST * known)
 
 
 @compiled(fastmath={"contract"})

@@ -38,7 +38,7 @@ def strip_samples(
     surface.mark(with_data, s)
     surface.solve(s, 1.0)
     prior = MarkovSurface(model, grid, s.y, s.x, n, workers)
-    prior.means[:] = c
+    prior.take(c)
     prior.draw_cells()
     unresolved = np.sqrt(surface.unresolved_variance) * rng.standard_normal((n, *grid.shape))
     return np.asarray(prior.mean_layers[:, 0] + surface.mean_layers[:, 0] + unresolved)

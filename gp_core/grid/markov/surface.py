@@ -47,26 +47,28 @@ class MarkovSurface:
     right_hand_sides: int
     workers: Workers
     means: Array = field(init=False, repr=False)
-    """(K, J + 2, I + 2)"""
+    """(strips, K, J + 2, core + 2): all coefficients of a strip's blocks, so that no block mixes two strips."""
     covariances: Array = field(init=False, repr=False)
-    """(J + 2, I + 2, 13) of each coefficient with its neighbours."""
+    """(strips, J + 2, core + 2, 13) of each coefficient with its neighbours."""
     stale: Mask = field(init=False, repr=False)
     """(strips,)"""
     fallbacks: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        n_y, n_x = self.y.count + DEGREE, self.x.count + DEGREE
-        self.means = np.zeros((self.right_hand_sides, n_y, n_x))
-        self.covariances = np.empty((n_y, n_x, NEIGHBOURS))
-        self.covariances[:] = _prior_covariances(self.model.prior)
         # Strips lie at multiples of the core in the world, so that a window that moves finds the same ones.
-        self._first_strip = self.x.first // self.model.core
-        last = (self.x.first + n_x - 1) // self.model.core
-        self.stale = np.zeros(last - self._first_strip + 1, dtype=bool)
+        core = self.model.core
+        self._first_strip = self.x.first // core
+        strips = (self.x.first + self.x.count - 1) // core - self._first_strip + 1
+        self.stale = np.zeros(strips, dtype=bool)
+        shape = self.y.count + DEGREE, core + DEGREE
+        self.means = np.zeros((strips, self.right_hand_sides, *shape))
+        self.covariances = np.empty((strips, *shape, NEIGHBOURS))
+        self.covariances[:] = _prior_covariances(self.model.prior)
         self._beside_hole = np.zeros_like(self.stale)
         self._unresolved = self.model.prior.unresolved_at(np.zeros((self.y.count, self.x.count)))
         self._cells_y = _at_axis(self.grid.y, self.y)
         self._cells_x = _at_axis(self.grid.x, self.x)
+        self._cell_strips = self._strip_of(self._cells_x[0])
         self._mean_layers = np.zeros((self.right_hand_sides, VALUE_AND_SLOPES, *self.grid.shape))
         self._variance_layers = np.empty((VALUE_AND_SLOPES, *self.grid.shape))
         self._heights: Array | None = None
@@ -101,13 +103,10 @@ class MarkovSurface:
         gone = old._seeing(np.flatnonzero(left.any(axis=0)), old._beside_hole)
         for m in range(self.stale.size):
             k = m + self._first_strip - old._first_strip
-            inside = 0 <= k < old.stale.size
-            new_columns, old_columns = self._core(m), old._core(k) if inside else slice(0, 0)
-            whole = new_columns.stop - new_columns.start == old_columns.stop - old_columns.start
-            alike = inside and old._beside_hole[k] == self._beside_hole[m]
-            if alike and whole and not old.stale[k] and not gone[k]:
-                self.means[:, :, new_columns] = old.means[:, :, old_columns]
-                self.covariances[:, new_columns] = old.covariances[:, old_columns]
+            if not 0 <= k < old.stale.size or old.stale[k] or gone[k]:
+                continue
+            if old._beside_hole[k] == self._beside_hole[m]:
+                self.means[m], self.covariances[m] = old.means[k], old.covariances[k]
                 self.stale[m] = False
 
     def solve(self, s: Statistics, gain: float) -> None:
@@ -138,14 +137,24 @@ class MarkovSurface:
         along_y, along_x = _at_axis(y, self.y), _at_axis(x, self.x)
         mean = np.empty((self.right_hand_sides, VALUE_AND_SLOPES, x.size))
         variance = np.empty((VALUE_AND_SLOPES, x.size))
-        at_points(*along_y, *along_x, self.means, self.covariances, self._unresolved, mean, variance)
+        at_points(
+            *along_y,
+            *along_x,
+            *self._strip_of(along_x[0]),
+            self.means,
+            self.covariances,
+            self._unresolved,
+            mean,
+            variance,
+        )
         return mean, variance
 
     def block_means(self) -> Array:
         """(K, J, I, 6, 6) monomial coefficients of the mean of every right-hand side on every block."""
         out = np.zeros((self.right_hand_sides, self.y.count, self.x.count, MOMENT_ORDER, MOMENT_ORDER))
-        near = np.lib.stride_tricks.sliding_window_view(self.means, (ORDER, ORDER), axis=(1, 2))
-        out[..., :ORDER, :ORDER] = PIECES.T @ near @ PIECES
+        strip, column = self._strip_of(np.arange(self.x.count))
+        near = np.lib.stride_tricks.sliding_window_view(self.means, (ORDER, ORDER), axis=(2, 3))
+        out[..., :ORDER, :ORDER] = PIECES.T @ near[strip, :, :, column].transpose(1, 2, 0, 3, 4) @ PIECES
         return out
 
     def block_variances(self) -> Array:
@@ -158,21 +167,20 @@ class MarkovSurface:
         return wide if wide is not None and self._beside_hole[m] else self.model.narrow
 
     def _solve_strip(self, m: int, s: Statistics, gain: float) -> None:
-        strip, core = self._strip(m), self.model.core
+        strip = self._strip(m)
         chain = strip.chain
-        core_left = (m + self._first_strip) * core - self.x.first
+        left = (m + self._first_strip) * self.model.core - self.x.first - strip.halo
         assert self._heights is not None
         for safety in (0.0, _SAFETY):
             solved = solve_strip(
-                s.weights, self._heights, gain, core_left - strip.halo, core_left, core,
+                s.weights, self._heights, gain, left, strip.halo,
                 chain.first * (1.0 + safety), chain.arriving * (1.0 + safety), chain.leaving, chain.coupling,
-                chain.rows, self.means, self.covariances,
+                chain.rows, self.means[m], self.covariances[m],
             )  # fmt: skip
             if solved:
                 return
             self.fallbacks += 1
-        columns = self._core(m)
-        self.means[:, :, columns], self.covariances[:, columns] = 0.0, _prior_covariances(self.model.prior)
+        self.means[m], self.covariances[m] = 0.0, _prior_covariances(self.model.prior)
 
     def _strips_beside_holes(self, s: Statistics) -> Mask:
         """(strips,) those that see, within the narrow halo, a hole in the data."""
@@ -194,10 +202,18 @@ class MarkovSurface:
             np.searchsorted(columns, left) < np.searchsorted(columns, right, side="right"), dtype=bool
         )
 
-    def _core(self, m: int) -> slice:
-        """Columns of coefficients of the window that strip m answers for."""
-        left = (m + self._first_strip) * self.model.core - self.x.first
-        return slice(max(left, 0), min(left + self.model.core, self.means.shape[2]))
+    def _strip_of(self, block: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, Any]:
+        """Strip that answers for each column of blocks, and the column of its first coefficient there."""
+        strip, column = np.divmod(block + self.x.first, self.model.core)
+        return strip - self._first_strip, column
+
+    def take(self, coefficients: Array) -> None:
+        """Use these coefficients (K, J + 2, I + 2) of the window as means."""
+        columns = np.arange(self.model.core + DEGREE) - self.x.first
+        for m in range(self.stale.size):
+            at = np.clip(columns + (m + self._first_strip) * self.model.core, 0, coefficients.shape[2] - 1)
+            self.means[m] = coefficients[:, :, at]
+        self._undrawn[:] = True
 
     @property
     def unresolved_variance(self) -> Array:
@@ -210,20 +226,15 @@ class MarkovSurface:
         strips = np.flatnonzero(self._undrawn)
         if not strips.size:
             return
-        # A cell is drawn again where one of its three columns of coefficients has changed.
-        changed = np.zeros(self.means.shape[2], dtype=bool)
-        for m in strips:
-            changed[self._core(int(m))] = True
-        block_x = self._cells_x[0]
-        cells = np.flatnonzero(changed[block_x] | changed[block_x + 1] | changed[block_x + 2])
+        cells = np.flatnonzero(self._undrawn[self._cell_strips[0]])
         if cells.size:
             first, last = int(cells[0]), int(cells[-1]) + 1
             parts = np.linspace(first, last, self.workers.count + 1).astype(int)
             self.workers.run(
                 at_cells,
                 [
-                    (*self._cells_y, *self._cells_x, a, b, self.means, self.covariances, self._unresolved,
-                     self._mean_layers, self._variance_layers)
+                    (*self._cells_y, *self._cells_x, *self._cell_strips, a, b, self.means, self.covariances,
+                     self._unresolved, self._mean_layers, self._variance_layers)
                     for a, b in itertools.pairwise(parts)
                 ],
             )  # fmt: skip
