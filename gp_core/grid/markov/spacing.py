@@ -9,7 +9,7 @@ import numpy as np
 from gp_core.grid.markov.prior import lattice_error
 from gp_core.kernels import Kernel
 
-TOLERANCE: Final = 0.018
+TOLERANCE: Final = 0.014
 """Error of the mean, in posterior standard deviations, that a lattice may cause by what it lacks of a rough kernel."""
 GRADIENT_TOLERANCE: Final = 0.052
 """Likewise of the gradient, if the kernel has one."""

@@ -29,6 +29,9 @@ from gp_core.grid.workers import Workers, single_threaded_blas
 _SAFETY: Final = 1e-6
 """Share of each group's own precision that is added where a strip could not be factorised."""
 
+_SPARSE: Final = 0.1
+"""Share of its blocks with data below which a strip has a wide halo."""
+
 
 @dataclass
 class MarkovSurface:
@@ -64,7 +67,7 @@ class MarkovSurface:
         self.means = np.zeros((strips, self.right_hand_sides, *shape))
         self.covariances = np.empty((strips, *shape, NEIGHBOURS))
         self.covariances[:] = _prior_covariances(self.model.prior)
-        self._beside_hole = np.zeros_like(self.stale)
+        self._wide_strips = np.zeros_like(self.stale)
         self._unresolved = self.model.prior.unresolved_at(np.zeros((self.y.count, self.x.count)))
         self._cells_y = _at_axis(self.grid.y, self.y)
         self._cells_x = _at_axis(self.grid.x, self.x)
@@ -89,23 +92,23 @@ class MarkovSurface:
         """Let the strips know that the data of the given blocks have changed."""
         columns = np.flatnonzero(blocks.any(axis=0))
         if columns.size:
-            before, self._beside_hole = self._beside_hole, self._strips_beside_holes(s)
-            self.stale |= self._seeing(columns, before | self._beside_hole)
+            before, self._wide_strips = self._wide_strips, self._choose_wide(s)
+            self.stale |= self._seeing(columns, before | self._wide_strips)
 
     def inherit(self, old: MarkovSurface, left: Mask, s: Statistics) -> None:
         """Take over what an older window had solved. left: (J, I) its blocks whose data are gone."""
         same_rows = (old.y.first, old.y.count) == (self.y.first, self.y.count)
         filled = np.flatnonzero((s.weights[..., 0, 0] > 0.0).any(axis=0))
-        self._beside_hole = self._strips_beside_holes(s)
-        self.stale = self._seeing(filled, self._beside_hole)
+        self._wide_strips = self._choose_wide(s)
+        self.stale = self._seeing(filled, self._wide_strips)
         if not same_rows or old.right_hand_sides != self.right_hand_sides:
             return
-        gone = old._seeing(np.flatnonzero(left.any(axis=0)), old._beside_hole)
+        gone = old._seeing(np.flatnonzero(left.any(axis=0)), old._wide_strips)
         for m in range(self.stale.size):
             k = m + self._first_strip - old._first_strip
             if not 0 <= k < old.stale.size or old.stale[k] or gone[k]:
                 continue
-            if old._beside_hole[k] == self._beside_hole[m]:
+            if old._wide_strips[k] == self._wide_strips[m]:
                 self.means[m], self.covariances[m] = old.means[k], old.covariances[k]
                 self.stale[m] = False
 
@@ -164,7 +167,7 @@ class MarkovSurface:
 
     def _strip(self, m: int) -> Strip:
         wide = self.model.wide
-        return wide if wide is not None and self._beside_hole[m] else self.model.narrow
+        return wide if wide is not None and self._wide_strips[m] else self.model.narrow
 
     def _solve_strip(self, m: int, s: Statistics, gain: float) -> None:
         strip = self._strip(m)
@@ -182,25 +185,33 @@ class MarkovSurface:
             self.fallbacks += 1
         self.means[m], self.covariances[m] = 0.0, _prior_covariances(self.model.prior)
 
-    def _strips_beside_holes(self, s: Statistics) -> Mask:
-        """(strips,) those that see, within the narrow halo, a hole in the data."""
-        holes = np.flatnonzero(find_holes(s.weights[..., 0, 0] > 0.0).any(axis=0))
-        return self._seeing(holes, np.zeros_like(self.stale))
+    def _choose_wide(self, s: Statistics) -> Mask:
+        """(strips,) those that see, within the narrow halo, a hole in the data, or hardly any data."""
+        with_data = s.weights[..., 0, 0] > 0.0
+        narrow = np.zeros_like(self.stale)
+        beside_hole = self._seeing(np.flatnonzero(find_holes(with_data).any(axis=0)), narrow)
+        filled = np.concatenate([[0], np.cumsum(with_data.sum(0))])
+        first, last = self._columns(narrow)
+        first, last = np.clip(first, 0, self.x.count), np.clip(last + 1, 0, self.x.count)
+        room = np.maximum(last - first, 1) * self.y.count
+        return np.asarray(beside_hole | (filled[last] - filled[first] < _SPARSE * room), dtype=bool)
 
     def _seeing(self, columns: np.ndarray[Any, np.dtype[np.intp]], wide: Mask) -> Mask:
         """(strips,) those whose blocks include one of the given columns of blocks.
 
         wide: (strips,) whether to count the blocks of the wide halo
         """
-        narrow = self.model.narrow
-        halo = np.where(wide, (self.model.wide or narrow).halo, narrow.halo)
-        left = (np.arange(self.stale.size) + self._first_strip) * self.model.core - self.x.first - halo
-        right = (
-            left + self.model.core + 2 * halo - ORDER
-        )  # the last block whose coefficients all lie in the strip
+        left, right = self._columns(wide)
         return np.asarray(
             np.searchsorted(columns, left) < np.searchsorted(columns, right, side="right"), dtype=bool
         )
+
+    def _columns(self, wide: Mask) -> tuple[Any, Any]:
+        """(strips,), (strips,) first and last column of blocks whose coefficients all lie in the strip."""
+        narrow = self.model.narrow
+        halo = np.where(wide, (self.model.wide or narrow).halo, narrow.halo)
+        left = (np.arange(self.stale.size) + self._first_strip) * self.model.core - self.x.first - halo
+        return left, left + self.model.core + 2 * halo - ORDER
 
     def _strip_of(self, block: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, Any]:
         """Strip that answers for each column of blocks, and the column of its first coefficient there."""

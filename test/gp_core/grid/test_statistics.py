@@ -180,10 +180,10 @@ def test_a_hole_that_comes_or_goes_is_the_map_of_what_is_left(fill):
         whole.update(xy[~inside], z[~inside])
         gp.update(xy[inside], z[inside])
         gp.posterior()
-        assert not gp._surface._beside_hole.any()
+        assert not gp._surface._wide_strips.any()
         gp.remove(xy[inside], z[inside])
     p, q = gp.posterior(), whole.posterior()
-    assert gp._surface._beside_hole.any() != fill
+    assert gp._surface._wide_strips.any() != fill
     assert (np.abs(p.mean - q.mean) / np.sqrt(q.variance)).max() < 1e-3
     np.testing.assert_allclose(p.variance, q.variance, rtol=1e-3)
 
