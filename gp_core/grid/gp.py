@@ -50,7 +50,7 @@ class GridGP(GridData):
 
     The same calls give the same bits on one machine, with any number of threads. Another CPU, or the same points in
     another order, rounds differently: means and gradients then agree within 0.01 posterior standard deviations and
-    variances within 1 % (docs/grid_gp.md, section 6).
+    variances within 1 % (docs/grid_gp.md, section 7).
 
     grid: the cells at which the posterior is wanted
     kernel: stationary kernel on (x, y), in metres; its variance is that of the terrain about the mean
@@ -122,7 +122,7 @@ class GridGP(GridData):
 
     @property
     def fallbacks(self) -> int:
-        """Tiles so far whose fast factorisation failed and that were solved the slower, safer way."""
+        """Tiles or strips so far whose fast factorisation failed and that were solved the slower, safer way."""
         return self._solved.fallbacks if self._solved else 0
 
     @property

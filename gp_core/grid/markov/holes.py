@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from gp_core.grid.statistics import Mask
 
-_SIDE: Final = 5
+_SIDE: Final = 4
 """Blocks of the square without data from which on a gap is a hole."""
 
 

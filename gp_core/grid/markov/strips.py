@@ -16,8 +16,10 @@ _SMOOTHER: Final = 6.0
 """Power of the spectrum's decay (2 nu + 2) from which on four rows are needed; below, three."""
 CORE: Final = 12
 HALO: Final = 6
+SMOOTHER_HALO: Final = 8
 WIDE_HALO: Final = 20
-"""Columns. Data screen each other, so a narrow halo will do wherever there are some; into a hole they reach farther."""
+"""Columns. Data screen each other, so a narrow halo will do wherever there are some, a little wider for a kernel that
+needs four rows; into a hole they reach farther."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,14 @@ class StripModel:
     @staticmethod
     def for_posterior(prior: MarkovPrior) -> StripModel:
         rows = rows_of(prior)
-        narrow, wide = (Strip(make_chain(prior, rows, CORE + 2 * halo), halo) for halo in (HALO, WIDE_HALO))
+        halos = (SMOOTHER_HALO if rows == MOST_ROWS else HALO), WIDE_HALO
+        narrow, wide = (Strip(make_chain(prior, rows, CORE + 2 * halo), halo) for halo in halos)
         return StripModel(prior, CORE, narrow, wide)
 
     @staticmethod
     def for_likelihood(prior: MarkovPrior) -> StripModel:
-        chain = make_chain(prior, rows_of(prior), CORE + HALO + DEGREE)
-        return StripModel(prior, CORE, Strip(chain, HALO), None)
+        chain = make_chain(prior, rows_of(prior), CORE + SMOOTHER_HALO + DEGREE)
+        return StripModel(prior, CORE, Strip(chain, SMOOTHER_HALO), None)
 
     def with_kernel(self, kernel: Kernel) -> StripModel:
         """Strips for the likelihood of another kernel on the same lattice, with the same number of rows to a group."""

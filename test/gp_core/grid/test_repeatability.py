@@ -1,4 +1,4 @@
-"""What is promised about repeating a map: the same bits on one machine, near enough on another (docs/grid_gp.md, 6)."""
+"""What is promised about repeating a map: the same bits on one machine, near enough on another (docs/grid_gp.md, 7)."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_thin_grids_match_the_dense_gp(shape, kernel):
     rng = np.random.default_rng(4)
     grid = Grid((0.0, 0.0), shape, 0.1)
     x_min, y_min, x_max, y_max = grid.bounds
-    n = min(200, 20 * shape[0] * shape[1])
+    n = min(200, 5 * shape[0] * shape[1])
     xy = rng.uniform((x_min, y_min), (x_max, y_max), (n, 2))
     z = surface(xy) + 0.1 * rng.standard_normal(n)
     gp = GridGP(grid, kernel, 0.01)
