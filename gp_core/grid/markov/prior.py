@@ -175,7 +175,7 @@ def falls_as_power(kernel: Kernel, length: tuple[float, float]) -> bool:
 
     That of a smooth kernel falls faster the farther out, or has come down to rounding.
     """
-    near, far = (falloff(kernel, (length[0] / q, length[1] / q)) for q in (32.0, 96.0))
+    near, far = (falloff(kernel, (length[0] / q, length[1] / q)) for q in (16.0, 32.0))
     return near > 1.5 and abs(near - far) < 0.5
 
 
