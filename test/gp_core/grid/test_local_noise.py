@@ -45,7 +45,7 @@ def test_each_place_gets_its_own_noise(mean, lift, kernel):
         assert np.median(ratio) < 0.1
         assert (ratio < 0.7).all()
         assert (degrees > 10.0).all()
-    else:  # the blocks of a rough kernel are smaller, with nine points on average: their scatter is known that much less
+    else:  # a rough kernel has smaller blocks, with nine points on average: their scatter is known less well
         assert np.median(ratio) < 0.2
         assert np.quantile(ratio, 0.95) < 0.7
         assert np.median(degrees) > 5.0
