@@ -13,7 +13,7 @@ import numpy as np
 from grid_data import PICTURES, ROOT, cost
 
 from gp_core.grid import Grid, GridGP, Tiles, TileSize
-from gp_core.grid.gp import SMOOTH
+from gp_core.grid.solvers import SMOOTH
 from gp_core.kernels import RBF
 
 import sys  # isort: skip

@@ -13,15 +13,16 @@ import numpy as np
 from grid_data import ROOT, cost, scan
 
 from gp_core.grid import Grid, GridGP
-from gp_core.kernels import RBF
+from gp_core.kernels import RBF, Kernel, Matern
 
 POINTS = 131_072
 KERNEL = 0.09 * RBF(0.5)
+ROUGH = (0.09 * Matern(1.5, nu=1.5), 0.09 * Matern(3.0, nu=1.5), 0.09 * Matern(1.5, nu=2.5))
 NOISE = 1e-3
 
 
-def full_map(cells: int, rng: np.random.Generator) -> GridGP:
-    gp = GridGP(Grid((0.0, 0.0), (cells, cells), 0.1), KERNEL, NOISE)
+def full_map(cells: int, rng: np.random.Generator, kernel: Kernel = KERNEL) -> GridGP:
+    gp = GridGP(Grid((0.0, 0.0), (cells, cells), 0.1), kernel, NOISE)
     side = 0.1 * cells
     for _ in range(3):
         gp.update(*scan(POINTS * cells**2 // 200**2, 0.0, side, rng))
@@ -39,6 +40,39 @@ def start_time() -> float:
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
     return time.perf_counter() - start
+
+
+def rough_kernels(rng: np.random.Generator) -> None:
+    """Strips against tiles: the maps take turns, so that a busy machine slows all of them alike."""
+    data = scan(POINTS, 0.0, 20.0, rng)
+    tenth = scan(POINTS // 10, 6.0, 6.0 + 20.0 / np.sqrt(10.0), rng)
+    maps = {repr(kernel): full_map(200, rng, kernel) for kernel in (KERNEL, *ROUGH)}
+
+    def renew(gp: GridGP, points: tuple[np.ndarray, np.ndarray]) -> None:
+        gp.update(*points)
+        gp.posterior()
+
+    for name, points in (("statistics and posterior", data), ("a tenth of the map changed", tenth)):
+        print(f"rough kernels, {name}; wall and processor time over those of the RBF:")
+        rounds = [
+            [cost(lambda gp=gp: renew(gp, points), 1) for gp in maps.values()]  # noqa: B023 (called at once)
+            for _ in range(7)
+        ]
+        best = [
+            (min(c.wall for c in costs), min(c.cpu for c in costs)) for costs in zip(*rounds, strict=True)
+        ]
+        for (kernel, gp), (wall, cpu) in zip(maps.items(), best, strict=True):
+            print(
+                f"  {kernel:42} {1e3 * wall:7.1f} ms, processor {1e3 * cpu:7.1f} ms; "
+                f"{wall / best[0][0]:.1f}, {cpu / best[0][1]:.1f}; blocks of {gp.prior.spacing[0] / 0.1:.2f} cells, "
+                f"{gp.nbytes / 200**2:.0f} bytes per cell"
+            )
+    for kernel in (KERNEL, *ROUGH):
+        print(f"  making a map of {kernel!r}: {cost(lambda k=kernel: empty_map(k), 3)}")
+
+
+def empty_map(kernel: Kernel) -> GridGP:
+    return GridGP(Grid((0.0, 0.0), (200, 200), 0.1), kernel, NOISE)
 
 
 def main() -> None:
@@ -65,6 +99,7 @@ def main() -> None:
         print(name, update, f"{POINTS / update.wall / 1e6:.0f} million points per s")
     print("all of it on one thread    ", cost(lambda: (one.update(*data), one.posterior()), 5))
     print(f"memory {gp.nbytes / 200**2:.0f} bytes per cell; fallbacks {gp.fallbacks}")
+    rough_kernels(rng)
     print("growth with the map:")
     sizes, times = (100, 200, 400, 1000), []
     for cells in sizes:

@@ -13,9 +13,10 @@
 from gp_core.grid.axes import Grid
 from gp_core.grid.blocks import Blocks
 from gp_core.grid.data import Intake
-from gp_core.grid.gp import GridGP, Tiles
+from gp_core.grid.gp import GridGP
 from gp_core.grid.hyperparameters import Fit
 from gp_core.grid.posterior import GridPosterior
+from gp_core.grid.solvers import Tiles
 from gp_core.grid.tiles import TileSize
 
 __all__ = ["Blocks", "Fit", "Grid", "GridGP", "GridPosterior", "Intake", "TileSize", "Tiles"]

@@ -11,6 +11,7 @@ from gp_core.arrays import Array, positive
 from gp_core.grid.axes import Axis, Grid
 from gp_core.grid.blocks import Blocks, blocks_of, statistics_of
 from gp_core.grid.local_noise import LocalNoise
+from gp_core.grid.markov.prior import MarkovPrior
 from gp_core.grid.prior import Prior
 from gp_core.grid.statistics import (
     BAD_VARIANCE,
@@ -59,7 +60,7 @@ class GridData:
     on_bad: OnBad
     mean: float | Trend
     _grid: Grid
-    _prior: Prior
+    _prior: Prior | MarkovPrior
     _workers: Workers
     _statistics: Statistics
     _noise: LocalNoise

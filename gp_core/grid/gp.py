@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,44 +14,20 @@ from gp_core.grid.blocks import Blocks
 from gp_core.grid.data import GridData, OnBad, positions
 from gp_core.grid.hyperparameters import Fit, fit
 from gp_core.grid.interpolation import DEGREE
-from gp_core.grid.likelihood import Evidence, evidence
+from gp_core.grid.likelihood import Evidence
 from gp_core.grid.local_noise import LocalNoise, learned_noise, residual_squares
+from gp_core.grid.markov.prior import MarkovPrior
+from gp_core.grid.markov.surface import MarkovSurface
 from gp_core.grid.posterior import GridPosterior
 from gp_core.grid.prior import TOLERANCE, Prior, expected_information, make_prior
-from gp_core.grid.sampling import posterior_samples
-from gp_core.grid.statistics import COUNT, Mask, Statistics
+from gp_core.grid.solvers import Tiles, make_solver
+from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.surface import Surface
-from gp_core.grid.tiles import TileModel, TileSize, lower_degree, make_tile_model, tile_blocks
-from gp_core.grid.tiling import TileField
+from gp_core.grid.tiles import lower_degree
 from gp_core.grid.trend import FUNCTIONS, Trend, basis_functions, trend_coefficients, trend_moments
-from gp_core.grid.workers import Workers, single_threaded_blas
+from gp_core.grid.workers import Workers
 from gp_core.kernels import Kernel
 
-
-@dataclass(frozen=True)
-class Tiles:
-    """Sizes of the tiles for the mean, for the variance and for the likelihood.
-
-    The mean needs the widest halo: across a hole, information about it travels farthest.
-    """
-
-    mean: TileSize
-    variance: TileSize
-    likelihood: TileSize
-
-
-SMOOTH: Final = Tiles(
-    TileSize(core=5.0, halo=4.0, window=1.8, cutoff=4e-8),
-    TileSize(core=4.0, halo=2.0, window=0.7, cutoff=3e-7),
-    TileSize(core=4.0, halo=3.0, window=2.0, cutoff=1e-8),
-)
-ROUGH: Final = Tiles(
-    TileSize(core=1.5, halo=2.6, window=1.4, cutoff=3e-9, most=1300),
-    TileSize(core=1.5, halo=1.2, window=1.0, cutoff=4e-8, most=560),
-    TileSize(core=2.0, halo=1.0, window=1.0, cutoff=1e-6, most=400),
-)
-SMOOTH_FIT: Final = TileSize(core=5.0, halo=0.5, window=2.0, cutoff=3e-9, most=260)
-ROUGH_FIT: Final = TileSize(core=3.0, halo=0.5, window=2.0, cutoff=1e-7, most=300)
 COARSEST: Final = 1.7
 """Blocks per correlation length below which a lattice can't carry a kernel."""
 _RENEW: Final = 1.05
@@ -75,7 +50,7 @@ class GridGP(GridData):
 
     The same calls give the same bits on one machine, with any number of threads. Another CPU, or the same points in
     another order, rounds differently: means and gradients then agree within 0.01 posterior standard deviations and
-    variances within 1 % (docs/grid_gp.md, section 6).
+    variances within 1 % (docs/grid_gp.md, section 7).
 
     grid: the cells at which the posterior is wanted
     kernel: stationary kernel on (x, y), in metres; its variance is that of the terrain about the mean
@@ -117,7 +92,7 @@ class GridGP(GridData):
         self._workers = Workers(threads)
         self._trend_count = FUNCTIONS[mean] if isinstance(mean, str) else 0
         self._center = _center(grid)
-        self._solved: Surface | None
+        self._solved: Surface | MarkovSurface | None
         self._changed: Mask
         self._beta: Array
         self._beta_covariance: Array
@@ -141,13 +116,13 @@ class GridGP(GridData):
         return self._prior.kernel
 
     @property
-    def prior(self) -> Prior:
+    def prior(self) -> Prior | MarkovPrior:
         """The prior on the lattice, with the spacing chosen and what it leaves unresolved."""
         return self._prior
 
     @property
     def fallbacks(self) -> int:
-        """Tiles so far whose fast factorisation failed and that were solved the slower, safer way."""
+        """Tiles or strips so far whose fast factorisation failed and that were solved the slower, safer way."""
         return self._solved.fallbacks if self._solved else 0
 
     @property
@@ -193,7 +168,8 @@ class GridGP(GridData):
         if before is not None:
             self._draw(self._changed)
             self._changed = np.zeros_like(self._changed)
-            self._surface.inherit(before, _left_behind(old, self._statistics), self._statistics)
+            # made by the same solver
+            self._surface.inherit(before, _left_behind(old, self._statistics), self._statistics)  # type: ignore[arg-type]
 
     def like(self, grid: Grid, mean: float | None = None) -> GridGP:
         """A map without points on other cells, with the same kernel, settings and tables: they take a while to make.
@@ -223,7 +199,7 @@ class GridGP(GridData):
     def posterior(self) -> GridPosterior:
         """Mean, variance, gradient and gradient variance at every cell."""
         self._solve()
-        means, variances = self._surface.mean_layers.layers, self._surface.variance_layers.layers
+        means, variances = self._surface.mean_layers, self._surface.variance_layers
         if self._trend_count:
             x, y = (a.ravel() for a in np.meshgrid(self.grid.x, self.grid.y))
             h = basis_functions(self._trend_count, x, y, self._center).reshape(-1, *means.shape[1:])
@@ -248,7 +224,7 @@ class GridGP(GridData):
                 f"the other map has another kernel or lattice: {self.kernel!r}, {other.kernel!r}"
             )
         view = copy.copy(self)  # of the same statistics
-        view._prior, view._models, view._tiles = other._prior, other._models, other._tiles
+        view._prior, view._solver, view._tiles = other._prior, other._solver, other._tiles
         view._rebuild()
         return view.posterior()
 
@@ -307,7 +283,7 @@ class GridGP(GridData):
             s = s.moved(s.x, s.y)
             for b, moments in zip(self._beta, trend_moments(self._trend_count, s, self._center), strict=True):
                 s.heights -= b * moments
-        out = posterior_samples(n, self._prior, self._models[0], s, self.grid, self._workers, rng)
+        out = self._solver.samples(n, s, self.grid, self._workers, rng)
         if self._trend_count:
             h = self._uncertain_trend()
             weight = rng.multivariate_normal(np.zeros(h.shape[0]), self._beta_covariance, size=n)
@@ -337,21 +313,10 @@ class GridGP(GridData):
         fit_noise: also learn a factor on all noise variances, those given by point included
         """
         s = self._effective()
-        size = ROUGH_FIT if self._prior.rough else SMOOTH_FIT
-        blocks = tile_blocks(self._prior, size)
-        chosen = _spread(TileField(make_tile_model(self._prior, size, blocks), s.y, s.x), s, max_tiles)
-        result = fit(
-            self._prior,
-            size,
-            s,
-            chosen,
-            self._trend_count,
-            self._center,
-            fit_noise,
-            max_iterations,
-            COARSEST,
-            blocks,
+        likelihood = self._solver.candidate_evidence(
+            s, self._workers, self._trend_count, self._center, max_tiles
         )
+        result = fit(self._prior, likelihood, s, fit_noise, max_iterations, COARSEST)
         self.noise_variance *= result.noise_factor
         self._statistics.scale_noise(result.noise_factor)
         self._use(make_prior(result.kernel, self._prior.spacing, self._tolerance, self._prior.information))
@@ -396,7 +361,7 @@ class GridGP(GridData):
 
     # -- inside ------------------------------------------------------------------------------------------
 
-    def _use(self, prior: Prior) -> None:
+    def _use(self, prior: Prior | MarkovPrior) -> None:
         for axis, name in ((0, "x"), (1, "y")):
             if prior.scale[axis] < COARSEST * prior.spacing[axis]:
                 raise ValueError(
@@ -404,25 +369,14 @@ class GridGP(GridData):
                     "make a new map with this kernel and feed it the points"
                 )
         self._prior = prior
-        self._third_model: TileModel | None = None
-        tiles = self._tiles or self._default_tiles(prior)
-        with single_threaded_blas():
-            self._models: tuple[TileModel, TileModel] = (
-                make_tile_model(prior, tiles.mean),
-                make_tile_model(prior, tiles.variance),
-            )
-
-    @staticmethod
-    def _default_tiles(prior: Prior) -> Tiles:
-        return ROUGH if prior.rough else SMOOTH
+        self._solver = make_solver(prior, self._tiles)
 
     @property
-    def _surface(self) -> Surface:
+    def _surface(self) -> Surface | MarkovSurface:
         """Made when first asked for: many a map only collects points, and moves with the robot."""
         if self._solved is None:
-            functions = 1 + self._trend_count
-            self._solved = Surface(
-                self._prior, self._models, self.grid, self._statistics, functions, self._workers
+            self._solved = self._solver.surface(
+                self.grid, self._statistics, 1 + self._trend_count, self._workers
             )
         return self._solved
 
@@ -462,33 +416,14 @@ class GridGP(GridData):
             return
         weight = float(self._statistics.weights[:, :, 0, 0].sum()) / self._gain
         if weight > 0.0 and not 1.0 / _TREND_RENEW < self._beta_weight / weight < _TREND_RENEW:
-            tiles = TileField(self._likelihood_model(), self._statistics.y, self._statistics.x)
-            few = tiles.stale.size <= _TREND_TILES
-            chosen = None if few else _spread(tiles, self._statistics, _TREND_TILES)
-            found = self._evidence(gradient=False, tiles=chosen)
+            found = self._evidence(gradient=False, parts=_TREND_TILES)
             self._beta, self._beta_covariance = found.trend, found.trend_covariance
             self._beta_weight = weight
 
-    def _likelihood_model(self) -> TileModel:
-        """Tiles for the likelihood, made when they are first needed."""
-        if self._third_model is None:
-            with single_threaded_blas():
-                size = (self._tiles or self._default_tiles(self._prior)).likelihood
-                self._third_model = make_tile_model(self._prior, size)
-        return self._third_model
-
-    def _evidence(self, *, gradient: bool, tiles: Mask | None = None) -> Evidence:
-        model = self._likelihood_model()
-        with single_threaded_blas():
-            return evidence(
-                self._prior,
-                model,
-                self._effective(),
-                trend=self._trend_count,
-                center=self._center,
-                tiles=tiles,
-                gradient=gradient,
-            )
+    def _evidence(self, *, gradient: bool, parts: int | None = None) -> Evidence:
+        return self._solver.evidence(
+            self._effective(), self._workers, self._trend_count, self._center, gradient=gradient, parts=parts
+        )
 
     def _with_trend(self, means: Array, variances: Array, h: Array) -> tuple[Array, Array]:
         """Mean and variances (3, ...) with the trend, from layers (K, 3, ...) and functions (k, 3, ...)."""
@@ -525,7 +460,7 @@ class GridGP(GridData):
         """(k, ny, nx) the part of each basis function that the data do not determine."""
         x, y = (a.ravel() for a in np.meshgrid(self.grid.x, self.grid.y))
         h = basis_functions(self._trend_count, x, y, self._center)[:, 0].reshape(-1, *self.grid.shape)
-        return h - self._surface.mean_layers.layers[1:, 0]
+        return h - self._surface.mean_layers[1:, 0]
 
     def _predict(self, xy: Any) -> tuple[Array, Array]:
         xy = positions(xy)
@@ -549,14 +484,3 @@ def _left_behind(old: Statistics, new: Statistics) -> Mask:
     x = slice(max(0, new.x.first - old.x.first), max(0, new.x.first + new.x.count - old.x.first))
     left[y, x] = False
     return left
-
-
-def _spread(tiles: TileField, s: Statistics, most: int) -> Mask:
-    """At most `most` tiles with data, those with the most points of a regular subset first."""
-    touched = tiles.touched(s.totals[..., COUNT] > 0.0)
-    step = 1
-    while touched[::step, ::step].sum() > most:
-        step += 1
-    chosen: Mask = np.zeros_like(touched)
-    chosen[::step, ::step] = touched[::step, ::step]
-    return chosen

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gp_core.arrays import Array
-from gp_core.grid.likelihood import evidence
+from gp_core.grid.markov.prior import MarkovPrior
 from gp_core.grid.prior import Prior, make_prior
-from gp_core.grid.statistics import COUNT, Mask, Statistics
-from gp_core.grid.tiles import Blocks, TileSize, make_tile_model
+from gp_core.grid.solvers import CandidateEvidence
+from gp_core.grid.statistics import COUNT, Statistics
 from gp_core.grid.workers import single_threaded_blas
 from gp_core.kernels import Kernel
 from gp_core.optimize import minimize
@@ -47,23 +47,19 @@ class Fit:
 
 
 def fit(
-    prior: Prior,
-    size: TileSize,
+    prior: Prior | MarkovPrior,
+    likelihood: CandidateEvidence,
     s: Statistics,
-    tiles: Mask,
-    trend: int,
-    center: tuple[float, float],
     fit_noise: bool,
     max_iterations: int,
     coarsest: float,
-    blocks: Blocks,
 ) -> Fit:
-    """Maximise the likelihood of the given tiles over theta (P,) and, with `fit_noise`, the noise factor.
+    """Maximise the likelihood over theta (P,) and, with `fit_noise`, the noise factor.
 
-    blocks: core and halo of the tiles, which `tiles` (tiles_y, tiles_x) counts
+    likelihood: of another prior on the same lattice, as the solver of `prior` makes it
     coarsest: blocks per correlation length below which a kernel is out of bounds for this lattice
     """
-    if not tiles.any():
+    if not (s.totals[..., COUNT] > 0.0).any():
         raise ValueError("there are no data to learn hyperparameters from: update the map first")
     P = prior.kernel.theta.size
     start = prior.kernel.theta
@@ -83,15 +79,7 @@ def fit(
             raise ValueError(
                 "the length scale is too short for this lattice: make a new map with this kernel"
             )
-        found = evidence(
-            candidate,
-            make_tile_model(candidate, size, blocks),
-            s,
-            trend=trend,
-            center=center,
-            noise_factor=float(np.exp(x[P])) if fit_noise else 1.0,
-            tiles=tiles,
-        )
+        found = likelihood(candidate, float(np.exp(x[P])) if fit_noise else 1.0)
         gradient = found.theta_gradient
         if fit_noise:
             gradient = np.append(gradient, found.noise_gradient)

@@ -33,14 +33,15 @@ from scipy import fft
 from gp_core.arrays import Array
 from gp_core.grid.axes import Grid
 from gp_core.grid.interpolation import DEGREE, ORDER, gram_spectrum, spectrum
+from gp_core.grid.markov.prior import MarkovPrior, falls_as_power, prior_gradient_variance
+from gp_core.grid.markov.spacing import choose_spacing
+from gp_core.grid.markov.strips import prior_on
 from gp_core.kernels import Kernel
 
 TOLERANCE: Final = 0.008
 """Default error of the mean, in posterior standard deviations, that the lattice may cause."""
 INFORMATION: Final = 5000.0
 """a, unless stated: signal variance over noise variance, times points per squared correlation length."""
-FINEST: Final = 11.0
-"""Blocks per correlation length at most for a rough kernel, which leaves an unresolved part instead."""
 BLOCKS_PER_SCALE: Final = 3.0
 """Blocks per correlation length of a smooth kernel, at most; more of them mean that it has a finer scale."""
 REACH: Final = 14.0
@@ -58,7 +59,6 @@ class Prior:
     correlation_length: (l_x, l_y), distance along the axis at which the correlation is exp(-1/2)
     scale: (s_x, s_y), the finest correlation length of a sum of scales; `correlation_length` otherwise
     information: a, expected of the data
-    rough: whether the spectrum falls as a power, so that no lattice resolves it all
     variance: k(0)
     gradient_variance: (2,) variance of df/dx and df/dy; infinite where the paths have no derivative
     lags: (2 R_y + 1, 2 R_x + 1) covariance of c_j and c_(j + d), d from -R to R
@@ -73,7 +73,6 @@ class Prior:
     correlation_length: tuple[float, float]
     scale: tuple[float, float]
     information: float
-    rough: bool
     variance: float
     gradient_variance: Array
     lags: Array = field(repr=False)
@@ -189,8 +188,11 @@ def make_prior(
     spacing: tuple[float, float] | None,
     tolerance: float = TOLERANCE,
     information: float = INFORMATION,
-) -> Prior:
+) -> Prior | MarkovPrior:
     """The prior of `kernel` on the lattice of the given spacing, or on the one its spectrum asks for.
+
+    A smooth kernel gets a `Prior`, for tiles of modes; a rough one, for which no lattice is fine enough to have few of
+    them, a `MarkovPrior`, for strips.
 
     kernel: stationary, decaying, without a white part
     spacing: (h_x, h_y) to use; None to choose it
@@ -199,8 +201,11 @@ def make_prior(
     """
     variance = _variance(kernel)
     length = (_correlation_length(kernel, 0, variance), _correlation_length(kernel, 1, variance))
-    q, rough = _blocks_per_length(kernel, length, variance, tolerance, information)
-    finer = 1.0 if rough else min(1.0, BLOCKS_PER_SCALE / q)
+    q = _blocks_per_length(kernel, length, variance, tolerance, information)
+    if q is None:
+        spacing = spacing or choose_spacing(kernel, length, variance, information)
+        return prior_on(kernel, spacing, length, information)
+    finer = min(1.0, BLOCKS_PER_SCALE / q)
     if spacing is None:
         spacing = (length[0] / q, length[1] / q)
     torus = _Torus.of(kernel, spacing, length, variance)
@@ -209,7 +214,7 @@ def make_prior(
     gain = [spectrum(frequency) ** 2 / gram_spectrum(frequency) for frequency in f]
     carried = S * gain[1][:, None] * gain[0]
     unresolved = float((S - carried).sum())
-    gradient_variance = _gradient_variance(kernel)
+    gradient_variance = prior_gradient_variance(kernel)
     roughness = [_mean_square_slope(frequency) / size**2 for frequency, size in zip(f, spacing, strict=True)]
     carried_gradient = np.array([(carried * roughness[0]).sum(), (carried * roughness[1][:, None]).sum()])
     lags, R = torus.project(S), torus.reach
@@ -220,7 +225,6 @@ def make_prior(
         correlation_length=length,
         scale=(finer * length[0], finer * length[1]),
         information=information,
-        rough=rough,
         variance=variance,
         gradient_variance=gradient_variance,
         lags=lags,
@@ -310,11 +314,11 @@ def _spectrum(kernel: Kernel, N: list[int], step: list[float]) -> Array:
 
 def _blocks_per_length(
     kernel: Kernel, length: tuple[float, float], variance: float, tolerance: float, information: float
-) -> tuple[float, bool]:
-    """The smallest q = l / h whose error is within `tolerance` for the information; whether k is rough.
+) -> float | None:
+    """The smallest q = l / h whose error is within `tolerance` for the information; None if k is rough.
 
     A sum of scales may need many blocks per correlation length, and below its finest scale the error falls
-    off a cliff. A rough kernel has no such scale: its error falls as a power of h, and `FINEST` ends that.
+    off a cliff. A rough kernel has no such scale: its error falls as a power of h.
     """
     for per_length in (20, 48, 128):
         N = [fft.next_fast_len(14 * per_length)] * 2
@@ -332,15 +336,10 @@ def _blocks_per_length(
         for q in np.geomspace(1.5, per_length / 3.0, 40):
             if unresolved(q, learned) <= budget:
                 cliff = unresolved(q / 2.0, np.ones_like(S)) > 2.0**6 * unresolved(q, np.ones_like(S))
-                return (float(q) if cliff else min(float(q), FINEST)), not cliff
-    return FINEST, True
-
-
-def _gradient_variance(kernel: Kernel) -> Array:
-    """(2,) prior variance of df/dx and df/dy."""
-    if kernel.why_not_differentiable():
-        return np.full(2, np.inf)
-    return np.ascontiguousarray(np.diagonal(kernel.gradient_xz_diag(np.zeros((1, 2)))[0]))
+                return float(q) if cliff else None
+        if falls_as_power(kernel, length):
+            return None
+    return None
 
 
 def _mean_square_slope(frequency: Array) -> Array:

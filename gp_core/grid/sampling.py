@@ -47,12 +47,8 @@ def posterior_samples(
     c = prior_coefficients(n, prior, s.y.count + DEGREE, s.x.count + DEGREE, rng)
     with_data = s.weights[:, :, 0, 0] > 0.0
     j, i = np.nonzero(with_data)
-    degree = np.arange(SAFE_ORDER)[:, None] + np.arange(SAFE_ORDER)
-    # (blocks, a, b, a', b'): the matrix of all products of the 16 monomials of a block
+    M, noise = block_noise(s, j, i)
     size = SAFE_ORDER**2
-    M = s.weights[j, i][:, degree[:, None, :, None], degree[None, :, None, :]].reshape(-1, size, size)
-    scale = np.einsum("nkk->nk", M)
-    noise = np.linalg.cholesky(M + _ROUND_OFF * np.einsum("nk,kl->nkl", scale, np.eye(size)))
     # Monomials of degree 4 and 5 follow from the lower ones as nearly as the smooth modes can tell.
     lift = lower_degree(np.eye(ORDER), SAFE_DEGREE).T
     field = MeanField(model, s.y, s.x, n)
@@ -76,6 +72,18 @@ def posterior_samples(
     unresolved = np.sqrt(prior.unresolved) * rng.standard_normal((n, *grid.shape))
     out: Array = layers.layers[:, 0] + y @ c @ x.T + unresolved
     return out
+
+
+def block_noise(s: Statistics, j: Any, i: Any) -> tuple[Array, Array]:
+    """(N, 16, 16) W' R^-1 W of the monomials of degree 3 in each of the blocks j, i (N,), and a factor of it.
+
+    The factor times a standard normal draw is W' R^-1 e.
+    """
+    degree = np.arange(SAFE_ORDER)[:, None] + np.arange(SAFE_ORDER)
+    size = SAFE_ORDER**2
+    M = s.weights[j, i][:, degree[:, None, :, None], degree[None, :, None, :]].reshape(-1, size, size)
+    scale = np.einsum("nkk->nk", M)
+    return M, np.linalg.cholesky(M + _ROUND_OFF * np.einsum("nk,kl->nkl", scale, np.eye(size)))
 
 
 def prior_coefficients(n: int, prior: Prior, n_y: int, n_x: int, rng: np.random.Generator) -> Array:

@@ -49,8 +49,8 @@ class Surface:
         self.variances = VarianceField(variance, s.y, s.x)
         self._images = Images.covering([self.means, self.variances], right_hand_sides)
         with single_threaded_blas():
-            self.mean_layers = MeanLayers(self.means, grid.y, grid.x)
-            self.variance_layers = VarianceLayers(self.variances, prior, grid.y, grid.x)
+            self._mean_layers = MeanLayers(self.means, grid.y, grid.x)
+            self._variance_layers = VarianceLayers(self.variances, prior, grid.y, grid.x)
 
     @property
     def fallbacks(self) -> int:
@@ -62,11 +62,21 @@ class Surface:
             self._images.weights,
             self._images.heights,
             self.variances.pairs,
-            self.mean_layers.layers,
-            self.variance_layers.layers,
-            self.variance_layers.rest,
+            self._mean_layers.layers,
+            self._variance_layers.layers,
+            self._variance_layers.rest,
         )
         return self.means.nbytes + sum(array.nbytes for array in arrays)
+
+    @property
+    def mean_layers(self) -> Array:
+        """(K, 3, ny, nx) height, d/dx and d/dy of every right-hand side."""
+        return self._mean_layers.layers
+
+    @property
+    def variance_layers(self) -> Array:
+        """(3, ny, nx) their variances."""
+        return self._variance_layers.layers
 
     def draw(self, blocks: Mask, s: Statistics, right_hand_sides: list[Array], gain: float) -> None:
         """Take over the statistics of the given blocks (J, I), each times `gain`."""
@@ -85,8 +95,8 @@ class Surface:
             for new, before in ((self.means, old.means), (self.variances, old.variances)):
                 new.inherit(before, left)
                 new.find_empty(s)
-            self.mean_layers.draw(~self.means.stale, self._workers)
-            self.variance_layers.draw(~self.variances.stale, self._workers)
+            self._mean_layers.draw(~self.means.stale, self._workers)
+            self._variance_layers.draw(~self.variances.stale, self._workers)
 
     def solve(self, s: Statistics, gain: float) -> None:
         """Bring tiles and layers up to date with what was drawn."""
@@ -98,8 +108,8 @@ class Surface:
             failed = self._workers.run_all(means + variances)
             self.means.fallbacks += sum(failed[: len(means)])
             self.variances.fallbacks += sum(failed[len(means) :])
-            self.mean_layers.draw(stale[0], self._workers)
-            self.variance_layers.draw(stale[1], self._workers)
+            self._mean_layers.draw(stale[0], self._workers)
+            self._variance_layers.draw(stale[1], self._workers)
 
     def at(self, x: Array, y: Array) -> tuple[Array, Array]:
         """(K, 3, N) means and (3, N) variances of value, d/dx and d/dy at points (N,)."""

@@ -295,18 +295,10 @@ Blocks = tuple[tuple[int, int], tuple[int, int]]
 
 
 def tile_blocks(prior: Prior, size: TileSize) -> Blocks:
-    """The given size in blocks; smaller for a rough kernel that dense data pin down at short range."""
-    shrink = _shrink(prior)
-    q = [shrink * prior.scale[axis] / prior.spacing[axis] for axis in (0, 1)]
+    """The given size in blocks."""
+    q = [prior.scale[axis] / prior.spacing[axis] for axis in (0, 1)]
     x, y = ((max(1, round(size.core * k)), max(2, math.ceil(size.halo * k - 0.1))) for k in q)
     return x, y
-
-
-def _shrink(prior: Prior) -> float:
-    """Rough kernels are resolved down to lengths that fall as information^(-1/7), and tiles with them."""
-    if not prior.rough:
-        return 1.0
-    return float(np.clip((INFORMATION / prior.information) ** (1.0 / 7.0), 0.5, 1.0))
 
 
 def make_tile_model(prior: Prior, size: TileSize, blocks: Blocks | None = None) -> TileModel:
@@ -317,7 +309,7 @@ def make_tile_model(prior: Prior, size: TileSize, blocks: Blocks | None = None) 
     blocks = blocks or tile_blocks(prior, size)
     axes: list[tuple[int, int, Array, Array]] = []
     for axis in (0, 1):
-        q = _shrink(prior) * prior.scale[axis] / prior.spacing[axis]
+        q = prior.scale[axis] / prior.spacing[axis]
         core, halo = blocks[axis]
         n = core + 2 * halo + DEGREE
         lags = (prior.along_x(n), prior.along_y(n))[axis] / np.sqrt(prior.along_x(1)[0])

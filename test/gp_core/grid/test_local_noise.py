@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gp_core.grid import Grid, GridGP
-from gp_core.kernels import RBF
+from gp_core.kernels import RBF, Kernel, Matern
 
 KERNEL = 0.04 * RBF(0.6)
 GRID = Grid((0.0, 0.0), (40, 80), 0.1)
@@ -24,24 +24,31 @@ def field(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return xy, relief(xy) + std * rng.standard_normal(n), std
 
 
-def learned(mean: float | str = 0.0, lift: float = 0.0) -> GridGP:
+def learned(mean: float | str = 0.0, lift: float = 0.0, kernel: Kernel = KERNEL) -> GridGP:
     xy, z, _ = field(40_000, 0)
-    gp = GridGP(GRID, KERNEL, 0.04**2, mean=mean)
+    gp = GridGP(GRID, kernel, 0.04**2, mean=mean)
     gp.update(xy, z + lift)
     gp.learn_noise()
     return gp
 
 
+@pytest.mark.parametrize("kernel", [KERNEL, 0.04 * Matern(1.0, nu=1.5)], ids=["tiles", "strips"])
 @pytest.mark.parametrize(("mean", "lift"), [(0.0, 0.0), ("constant", 3000.0), ("plane", 3000.0)])
-def test_each_place_gets_its_own_noise(mean, lift):
-    gp = learned(mean, lift)
+def test_each_place_gets_its_own_noise(mean, lift, kernel):
+    gp = learned(mean, lift, kernel)
     at = np.random.default_rng(1).uniform([0.0, 0.0], [8.0, 4.0], (500, 2))
     at = at[np.abs(at[:, 0] - 4.0) > 0.6]  # a block lies on the border
     variance, degrees = gp.noise_at(at)
     true = np.where(at[:, 0] < 4.0, 0.01, 0.08)
-    assert np.median(np.abs(np.sqrt(variance) / true - 1.0)) < 0.1
-    assert (np.abs(np.log(np.sqrt(variance) / true)) < 0.7).all()
-    assert (degrees > 10.0).all()
+    ratio = np.abs(np.log(np.sqrt(variance) / true))
+    if kernel == KERNEL:
+        assert np.median(ratio) < 0.1
+        assert (ratio < 0.7).all()
+        assert (degrees > 10.0).all()
+    else:  # a rough kernel has smaller blocks, with nine points on average: their scatter is known less well
+        assert np.median(ratio) < 0.2
+        assert np.quantile(ratio, 0.95) < 0.7
+        assert np.median(degrees) > 5.0
 
 
 def test_intervals_hold_on_both_halves_and_not_without():

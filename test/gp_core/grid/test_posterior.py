@@ -10,6 +10,9 @@ from gp_core.grid import Grid, GridGP, GridPosterior
 from gp_core.kernels import RBF, Exponential, Kernel, Matern
 
 RESOLUTION = 0.1
+each_solver = pytest.mark.parametrize(
+    "kernel", [0.5 * RBF(0.5), 0.5 * Matern(0.8, nu=1.5)], ids=["tiles", "strips"]
+)
 
 
 def rms(values: np.ndarray) -> float:
@@ -61,16 +64,28 @@ def compare(kernel: Kernel, cells: int, n: int, noise: float, seed: int = 0) -> 
         (RBF(0.5), 70, 8000),
         (RBF(1.0), 80, 5000),
         (RBF(2.0), 80, 5000),
-        (Matern(0.3, nu=2.5), 36, 3000),
-        (Matern(0.5, nu=2.5), 50, 5000),
-        (Matern(1.0, nu=2.5), 70, 5000),
-        (Matern(2.0, nu=2.5), 80, 5000),
     ],
     ids=repr,
 )
 def test_accuracy_table(kernel: Kernel, cells: int, n: int) -> None:
-    """The bounds that the engine is sold by: RBF and Matern 5/2, length scales of 3 to 20 cells, holes."""
+    """The bounds that the engine is sold by for smooth kernels: length scales of 3 to 20 cells, holes."""
     bounds = {"mean": 0.02, "mean max": 0.1, "variance": 0.01, "variance p95": 0.05, "gradient": 0.03}
+    assert_within(bounds, kernel, cells, n)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nu", [1.5, 2.5])
+@pytest.mark.parametrize(
+    ("cells_per_length", "cells", "n"),
+    [(3, 36, 2500), (5, 45, 3500), (10, 60, 4000), (20, 60, 4000), (50, 60, 4000)],
+)
+def test_accuracy_table_of_rough_kernels(nu: float, cells_per_length: int, cells: int, n: int) -> None:
+    bounds = {"mean": 0.03, "mean max": 0.15, "variance": 0.02, "variance p95": 0.06, "gradient": 0.05}
+    bounds |= {"gradient variance": 0.03, "gradient variance p95": 0.2}
+    assert_within(bounds, Matern(cells_per_length * RESOLUTION, nu=nu), cells, n)
+
+
+def assert_within(bounds: dict[str, float], kernel: Kernel, cells: int, n: int) -> None:
     found = compare(kernel, cells, n, 0.01)
     print(f"\n{kernel!r:40} {n:6} " + "  ".join(f"{key} {found[key]:.4f}" for key in bounds))
     missed = {key: found[key] for key, bound in bounds.items() if found[key] > bound}
@@ -83,9 +98,12 @@ def test_accuracy_table(kernel: Kernel, cells: int, n: int) -> None:
         (4.0 * RBF(0.5), 0.03, 0.01),
         (RBF((0.4, 0.8)), 0.03, 0.01),
         (Matern(0.8, nu=2.5), 0.03, 0.02),
-        (Matern(0.8, nu=1.5), 0.1, 0.05),
+        (Matern(0.8, nu=1.5), 0.03, 0.02),
         (Exponential(1.0), 0.15, 0.15),  # half of its detail is finer than any lattice
         (1.0 * RBF(2.0) + 0.05 * RBF(0.4), 0.06, 0.05),
+        (1.0 * RBF(2.0) + 0.05 * Matern(0.5, nu=1.5), 0.03, 0.02),
+        (Matern((0.6, 1.0), nu=1.5), 0.03, 0.02),
+        (Matern(1.0, nu=2.0), 0.03, 0.02),
     ],
     ids=repr,
 )
@@ -96,16 +114,17 @@ def test_kernels(kernel, mean_bound, variance_bound):
     assert found.get("gradient", 0.0) < 0.1
 
 
+@each_solver
 @pytest.mark.parametrize("noise", [1e-4, 1.0, 100.0])
-def test_noise_levels(noise):
-    found = compare(RBF(0.5), 40, 1500, noise)
+def test_noise_levels(noise, kernel):
+    found = compare(kernel, 40, 1500, noise)
     assert found["mean"] < 0.05
     assert found["variance"] < 0.02
 
 
-def test_noise_differs_from_point_to_point():
+@each_solver
+def test_noise_differs_from_point_to_point(kernel):
     rng = np.random.default_rng(3)
-    kernel = RBF(0.5)
     X = points_with_holes(800, 4.0, rng)
     noise = 10.0 ** rng.uniform(-3.0, 0.0, len(X))
     z = draw(kernel, X, 0.0, rng) + np.sqrt(noise) * rng.standard_normal(len(X))
@@ -117,9 +136,9 @@ def test_noise_differs_from_point_to_point():
     assert found["variance"] < 0.01
 
 
-def test_prediction_between_cells_matches_the_dense_gp():
+@each_solver
+def test_prediction_between_cells_matches_the_dense_gp(kernel):
     rng = np.random.default_rng(4)
-    kernel = 0.5 * RBF(0.5)
     X = points_with_holes(1500, 4.0, rng)
     z = draw(kernel, X, 0.01, rng)
     gp = GridGP(Grid((0.0, 0.0), (40, 40), RESOLUTION), kernel, 0.01)
@@ -134,9 +153,10 @@ def test_prediction_between_cells_matches_the_dense_gp():
     assert np.median(np.abs(gradient_std**2 / exact.gradient_variance - 1.0)) < 0.02
 
 
-def test_prediction_at_cells_is_the_posterior():
+@each_solver
+def test_prediction_at_cells_is_the_posterior(kernel):
     rng = np.random.default_rng(5)
-    gp = GridGP(Grid((2.0, -3.0), (25, 31), 0.2), RBF(0.7), 0.01, mean="plane")
+    gp = GridGP(Grid((2.0, -3.0), (25, 31), 0.2), kernel, 0.01, mean="plane")
     gp.update(rng.uniform((2.0, -3.0), (8.2, 2.0), (500, 2)), rng.standard_normal(500))
     p = gp.posterior()
     at = gp.grid.centers.reshape(-1, 2)
@@ -148,9 +168,10 @@ def test_prediction_at_cells_is_the_posterior():
     np.testing.assert_allclose(gradient_std**2, p.gradient_variance.reshape(-1, 2), rtol=1e-3)
 
 
-def test_gradient_is_the_derivative_of_the_mean():
+@each_solver
+def test_gradient_is_the_derivative_of_the_mean(kernel):
     rng = np.random.default_rng(6)
-    gp = GridGP(Grid((0.0, 0.0), (40, 40), 0.1), RBF(0.5), 0.01)
+    gp = GridGP(Grid((0.0, 0.0), (40, 40), 0.1), kernel, 0.01)
     gp.update(rng.uniform(0.0, 4.0, (800, 2)), rng.standard_normal(800))
     at = rng.uniform(0.5, 3.5, (100, 2))
     step = 1e-5
@@ -163,29 +184,31 @@ def test_gradient_is_the_derivative_of_the_mean():
         assert (difference < 1e-3).mean() > 0.95
 
 
-def test_far_from_data_the_prior_holds():
-    kernel = 3.0 * RBF(0.5)
+@pytest.mark.parametrize("kernel", [3.0 * RBF(0.5), 3.0 * Matern(0.4, nu=1.5)], ids=["tiles", "strips"])
+def test_far_from_data_the_prior_holds(kernel):
     gp = GridGP(Grid((0.0, 0.0), (120, 120), 0.1), kernel, 0.01, mean=7.0)
     gp.update([[1.0, 1.0]], [9.0])
     p = gp.posterior()
     assert p.mean[100, 100] == pytest.approx(7.0, abs=1e-9)
     assert p.variance[100, 100] == pytest.approx(3.0, rel=1e-9)
-    np.testing.assert_allclose(p.gradient_variance[100, 100], 3.0 / 0.25, rtol=1e-9)
+    slope = np.diagonal(kernel.gradient_xz_diag(np.zeros((1, 2)))[0])
+    np.testing.assert_allclose(p.gradient_variance[100, 100], slope, rtol=1e-9)
     mean, std = gp.predict([[50.0, -20.0]], return_std=True)
-    assert mean[0] == 7.0
+    assert mean[0] == pytest.approx(7.0, abs=1e-3)
     assert std[0] ** 2 == pytest.approx(3.0)
 
 
-def test_variance_grows_into_a_hole_and_never_passes_the_prior():
+@each_solver
+def test_variance_grows_into_a_hole_and_never_passes_the_prior(kernel):
     rng = np.random.default_rng(7)
     X = rng.uniform(0.0, 6.0, (4000, 2))
     X = X[np.hypot(*(X - 3.0).T) > 1.2]
-    gp = GridGP(Grid((0.0, 0.0), (60, 60), 0.1), RBF(0.5), 0.01)
+    gp = GridGP(Grid((0.0, 0.0), (60, 60), 0.1), kernel, 0.01)
     gp.update(X, np.zeros(len(X)))
     variance = gp.posterior().variance
     outwards = variance[30, 30:48]
     assert (np.diff(outwards[:11]) < 0.0).all()
-    assert variance.max() < 1.001
+    assert variance.max() < 0.5 * 1.001
     assert variance.min() > 0.0
 
 

@@ -7,10 +7,12 @@ import pytest
 from agreement import assert_agree
 
 from gp_core.grid import Grid, GridGP
-from gp_core.kernels import RBF
+from gp_core.kernels import RBF, Matern
 
 GRID = Grid((10.0, -4.0), (30, 40), 0.1)
 KERNEL = 0.5 * RBF(0.5)
+ROUGH = 0.5 * Matern(0.8, nu=1.5)
+each_solver = pytest.mark.parametrize("kernel", [KERNEL, ROUGH], ids=["tiles", "strips"])
 
 
 def terrain(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -21,12 +23,12 @@ def terrain(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return xy, z, rng.uniform(0.005, 0.02, n)
 
 
-def make(**options) -> GridGP:
-    return GridGP(GRID, KERNEL, 0.01, **options)
+def make(kernel=KERNEL, **options) -> GridGP:
+    return GridGP(GRID, kernel, 0.01, **options)
 
 
-def filled(xy, z, r, **options) -> GridGP:
-    gp = make(**options)
+def filled(xy, z, r, kernel=KERNEL, **options) -> GridGP:
+    gp = make(kernel, **options)
     gp.update(xy, z, r)
     return gp
 
@@ -37,9 +39,10 @@ def assert_same_map(a: GridGP, b: GridGP, tolerance: float = 1e-9) -> None:
     assert_agree(a.posterior(), b.posterior())
 
 
-def test_moments_are_what_they_say():
+@each_solver
+def test_moments_are_what_they_say(kernel):
     xy, z, r = terrain(200)
-    gp = filled(xy, z, r)
+    gp = filled(xy, z, r, kernel)
     s = gp._statistics
     block_x, t_x = s.x.locate(xy[:, 0])
     block_y, t_y = s.y.locate(xy[:, 1])
@@ -56,35 +59,38 @@ def test_moments_are_what_they_say():
     assert s.totals[..., 2].sum() == pytest.approx(np.log(r + floor).sum())
 
 
-def test_order_and_batches_do_not_matter():
+@each_solver
+def test_order_and_batches_do_not_matter(kernel):
     xy, z, r = terrain(3000)
-    whole = filled(xy, z, r)
+    whole = filled(xy, z, r, kernel)
     order = np.random.default_rng(1).permutation(len(z))
-    assert_same_map(filled(xy[order], z[order], r[order]), whole)
-    pieces = make()
+    assert_same_map(filled(xy[order], z[order], r[order], kernel), whole)
+    pieces = make(kernel)
     for part in np.array_split(order, 7):
         pieces.update(xy[part], z[part], r[part])
         pieces.posterior()  # solving in between must not change anything
     assert_same_map(pieces, whole)
 
 
-def test_merge_is_the_map_of_both():
+@each_solver
+def test_merge_is_the_map_of_both(kernel):
     xy, z, r = terrain(3000)
     half = xy[:, 0] < 12.0
-    merged = filled(xy[half], z[half], r[half])
+    merged = filled(xy[half], z[half], r[half], kernel)
     merged.posterior()
-    merged.merge(filled(xy[~half], z[~half], r[~half]))
-    assert_same_map(merged, filled(xy, z, r))
+    merged.merge(filled(xy[~half], z[~half], r[~half], kernel))
+    assert_same_map(merged, filled(xy, z, r, kernel))
 
 
-def test_merge_of_maps_with_another_reference_height():
+@each_solver
+def test_merge_of_maps_with_another_reference_height(kernel):
     xy, z, r = terrain(2000)
-    first, second = make(mean="constant"), make(mean="constant")
+    first, second = make(kernel, mean="constant"), make(kernel, mean="constant")
     first.update(xy[:1000], z[:1000] + 4000.0, r[:1000])
     second.update(xy[1000:], z[1000:] + 4000.0, r[1000:])
     assert first._statistics.reference != second._statistics.reference
     first.merge(second)
-    whole = make(mean="constant")
+    whole = make(kernel, mean="constant")
     whole.update(xy, z + 4000.0, r)
     p, q = first.posterior(), whole.posterior()
     assert (np.abs(p.mean - q.mean) / np.sqrt(q.variance)).max() < 1e-2
@@ -97,10 +103,11 @@ def test_merge_refuses_another_kernel():
         make().merge(make(mean=1.0))
 
 
-def test_remove_undoes_update():
+@each_solver
+def test_remove_undoes_update(kernel):
     xy, z, r = terrain(2000)
-    before = filled(xy[:1200], z[:1200], r[:1200])
-    gp = filled(xy, z, r)
+    before = filled(xy[:1200], z[:1200], r[:1200], kernel)
+    gp = filled(xy, z, r, kernel)
     gp.posterior()
     assert gp.remove(xy[1200:], z[1200:], r[1200:]).used == 800
     p, q = gp.posterior(), before.posterior()
@@ -132,10 +139,72 @@ def test_only_touched_tiles_are_solved_again():
     assert_same_map(gp, whole)
 
 
+def test_only_strips_that_see_a_change_are_solved_again():
+    grid = Grid((0.0, 0.0), (40, 160), 0.1)
+    rng = np.random.default_rng(2)
+    gp = GridGP(grid, ROUGH, 0.01)
+    xy = rng.uniform((0.0, 0.0), (16.0, 4.0), (12_000, 2))
+    gp.update(xy, np.sin(xy[:, 0]))
+    before = gp.posterior()
+    corner = rng.uniform(0.0, 1.0, (500, 2))
+    gp.update(corner, np.sin(corner[:, 0]) + 0.5)
+    gp._note_changes()
+    assert 0 < gp._surface.stale.sum() < 0.3 * gp._surface.stale.size
+    after = gp.posterior()
+    far = np.s_[:, 60:]
+    assert (after.mean[far] == before.mean[far]).all()
+    assert (after.variance[far] == before.variance[far]).all()
+    assert np.abs(after.mean[:8, :8] - before.mean[:8, :8]).max() > 0.1
+    whole = GridGP(grid, ROUGH, 0.01)
+    whole.update(np.vstack([xy, corner]), np.concatenate([np.sin(xy[:, 0]), np.sin(corner[:, 0]) + 0.5]))
+    assert_same_map(gp, whole)
+
+
+@pytest.mark.parametrize("fill", [True, False], ids=["filled", "emptied"])
+def test_a_hole_that_comes_or_goes_is_the_map_of_what_is_left(fill):
+    """Beside a hole strips are wider, so they see changes farther away."""
+    rng = np.random.default_rng(8)
+    grid = Grid((0.0, 0.0), (30, 120), 0.1)
+    xy = rng.uniform((0.0, 0.0), (12.0, 3.0), (8000, 2))
+    inside = (np.abs(xy - (6.0, 1.5)) < (0.9, 0.8)).all(1)
+    z = np.sin(xy[:, 0]) + 0.1 * rng.standard_normal(len(xy))
+    gp = GridGP(grid, ROUGH, 0.01)
+    gp.update(xy[~inside], z[~inside])
+    if fill:
+        gp.posterior()
+        gp.update(xy[inside], z[inside])
+        whole = GridGP(grid, ROUGH, 0.01)
+        whole.update(xy, z)
+    else:
+        whole = GridGP(grid, ROUGH, 0.01)
+        whole.update(xy[~inside], z[~inside])
+        gp.update(xy[inside], z[inside])
+        gp.posterior()
+        assert not gp._surface._wide_strips.any()
+        gp.remove(xy[inside], z[inside])
+    p, q = gp.posterior(), whole.posterior()
+    assert gp._surface._wide_strips.any() != fill
+    assert (np.abs(p.mean - q.mean) / np.sqrt(q.variance)).max() < 1e-3
+    np.testing.assert_allclose(p.variance, q.variance, rtol=1e-3)
+
+
+@each_solver
+def test_a_map_like_another_and_a_posterior_by_another_are_the_same(kernel):
+    xy, z, r = terrain(2000)
+    model = make(kernel)
+    gp = model.like(GRID)
+    gp.update(xy, z, r)
+    p = gp.posterior()
+    assert_agree(p, filled(xy, z, r, kernel).posterior())
+    assert_agree(gp.posterior_by(model), p)
+    assert model.count == 0
+
+
+@each_solver
 @pytest.mark.parametrize("shift", [(7, 0), (0, -5), (-3, 11), (500, 0)])
-def test_a_moved_window_keeps_what_stays_inside(shift):
+def test_a_moved_window_keeps_what_stays_inside(shift, kernel):
     xy, z, r = terrain(4000)
-    gp = filled(xy, z, r)
+    gp = filled(xy, z, r, kernel)
     before = gp.posterior()
     kept = gp._statistics
     gp.move(*shift)
@@ -151,7 +220,7 @@ def test_a_moved_window_keeps_what_stays_inside(shift):
     dy, dx = shift
     ny, nx = GRID.shape
     if abs(dy) < ny and abs(dx) < nx:
-        fresh = GridGP(after.grid, KERNEL, 0.01)
+        fresh = GridGP(after.grid, kernel, 0.01)
         fresh._statistics = s
         fresh._rebuild()
         assert_agree(after, fresh.posterior())
@@ -166,9 +235,10 @@ def test_a_moved_window_keeps_what_stays_inside(shift):
         assert (after.variance > 0.49).any()
 
 
-def test_moving_there_and_back_loses_only_what_left():
+@each_solver
+def test_moving_there_and_back_loses_only_what_left(kernel):
     xy, z, r = terrain(4000)
-    gp = filled(xy, z, r)
+    gp = filled(xy, z, r, kernel)
     gp.move(0, 4)
     gp.move(0, -4)
     s = gp._statistics
@@ -177,14 +247,15 @@ def test_moving_there_and_back_loses_only_what_left():
     assert s.totals[..., 1].sum() >= inside.sum()
 
 
-def test_points_fade_with_their_age():
+@each_solver
+def test_points_fade_with_their_age(kernel):
     xy, z, r = terrain(3000)
     old, new = z + 1.0, z
-    gp = make(half_life=10.0)
+    gp = make(kernel, half_life=10.0)
     gp.update(xy, old, r, stamp=0.0)
     assert gp.posterior().mean.mean() > 0.5
     gp.update(xy, new, r, stamp=100.0)
-    reference = make()
+    reference = make(kernel)
     reference.update(xy, new, r)
     reference.update(xy, old, r * 2.0**10)
     assert gp.count == pytest.approx(3000 * (1.0 + 2.0**-10))
@@ -193,9 +264,10 @@ def test_points_fade_with_their_age():
     np.testing.assert_allclose(p.variance, q.variance, rtol=0.02)
 
 
-def test_variance_returns_to_the_prior_as_all_fades():
+@each_solver
+def test_variance_returns_to_the_prior_as_all_fades(kernel):
     xy, z, r = terrain(3000)
-    gp = make(half_life=1.0)
+    gp = make(kernel, half_life=1.0)
     gp.update(xy, z, r, stamp=0.0)
     first = gp.posterior().variance.mean()
     gp.update(xy[:1], z[:1], r[:1], stamp=12.0)
@@ -208,8 +280,9 @@ def test_variance_returns_to_the_prior_as_all_fades():
         gp.update(xy, z, r)
 
 
-def test_memory_and_statistics_stay_constant_over_many_scans():
-    gp = make()
+@each_solver
+def test_memory_and_statistics_stay_constant_over_many_scans(kernel):
+    gp = make(kernel)
     xy, z, r = terrain(500)
     for _ in range(2):  # a tile that is solved again keeps its factor
         gp.update(xy, z, r)
@@ -233,14 +306,15 @@ def spoiled() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return xy, z, r
 
 
-def test_bad_points_are_dropped_and_counted():
+@each_solver
+def test_bad_points_are_dropped_and_counted(kernel):
     xy, z, r = spoiled()
-    gp = make()
+    gp = make(kernel)
     intake = gp.update(xy, z, r)
     assert (intake.used, intake.not_finite, intake.bad_variance, intake.outside) == (92, 4, 2, 2)
     assert intake.dropped == 8
     good = np.setdiff1d(np.arange(100), np.arange(3, 11))
-    assert_same_map(gp, filled(xy[good], z[good], r[good]))
+    assert_same_map(gp, filled(xy[good], z[good], r[good], kernel))
 
 
 def test_bad_points_are_refused_on_request():
@@ -267,13 +341,14 @@ def test_wrong_shapes_are_refused(xy, z, variance, message):
         make().update(xy, z, variance)
 
 
-def test_empty_input_changes_nothing():
-    gp = make()
+@each_solver
+def test_empty_input_changes_nothing(kernel):
+    gp = make(kernel)
     assert gp.update(np.zeros((0, 2)), np.zeros(0)).used == 0
     assert gp.update([], []).used == 0
     p = gp.posterior()
     assert (p.mean == 0.0).all()
-    assert (p.variance == 0.5).all()
+    np.testing.assert_allclose(p.variance, 0.5, rtol=1e-12)
     assert gp.predict(np.zeros((0, 2))).shape == (0,)
     assert gp.log_marginal_likelihood() == 0.0
 
