@@ -54,7 +54,6 @@ bench: setup-dev
 docs: setup-dev
 	@"$(BIN)/python" tools/make_docs.py
 	@PYTHONPATH=. "$(BIN)/python" docs/make_gallery.py
-	@PYTHONPATH=. "$(BIN)/python" docs/gallery_classification.py
 
 setup:
 	@sh tools/setup.sh run

@@ -31,7 +31,7 @@ HORIZON = 10.0
 class TransformUnavailable(LookupError):
     """No transform for these frames at this time: `reason` is a short, countable word, the text says it in full.
 
-    reason: unknown_frame | not_connected | too_early | too_late
+    reason: unknown_frame | not_connected | too_early | too_late | interrupted
     """
 
     def __init__(self, reason: str, text: str) -> None:
@@ -106,7 +106,7 @@ class TransformTree(ABC):
             self._clear()
 
     def interrupt(self) -> None:
-        """End all waiting now, as if its time were over."""
+        """End all waiting now."""
         with self._changed:
             self._interruptions += 1
             self._changed.notify_all()
@@ -125,9 +125,10 @@ class TransformTree(ABC):
                     return np.eye(4) if target == source else self._lookup(target, source, stamp)
                 except TransformUnavailable as error:
                     remaining = deadline - time.monotonic()
-                    over = remaining <= 0 or self._interruptions != interruptions
-                    if error.reason == "too_early" or over:
+                    if error.reason == "too_early" or remaining <= 0:
                         raise
+                    if self._interruptions != interruptions:
+                        raise TransformUnavailable("interrupted", f"waiting was ended: {error}") from error
                 self._changed.wait(remaining)
 
     def newest(self, target: str, source: str) -> int | None:

@@ -178,7 +178,7 @@ def test_it_waits_for_a_frame_that_is_not_known_yet(buffer: TransformTree) -> No
 
 def test_waiting_can_be_interrupted(buffer: TransformTree) -> None:
     in_a_moment(buffer.interrupt)
-    assert refusal(buffer, "odom", "base", T0 + 5 * SECOND, FOREVER)[0] == "too_late"
+    assert refusal(buffer, "odom", "base", T0 + 5 * SECOND, FOREVER)[0] == "interrupted"
 
 
 def test_the_newest_common_stamp(buffer: TransformTree) -> None:
