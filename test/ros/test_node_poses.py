@@ -51,6 +51,10 @@ class Diagnostics:
     def warns(self, text: str) -> bool:
         return any(s.level == DiagnosticStatus.WARN and text in s.message for s in self.statuses())
 
+    def stamp(self) -> int:
+        """Seconds of the node's clock when it last spoke."""
+        return self._messages[-1].header.stamp.sec if self._messages else 0
+
     def fine(self) -> bool:
         found = self.statuses()
         return bool(found) and found[-1].level == DiagnosticStatus.OK
@@ -138,7 +142,10 @@ def test_one_pose_ahead_in_simulated_time(client: RosClient, start_node: Any) ->
         return diagnostics.value("clouds used") >= used
 
     client.spin_until(source._transforms.get_subscription_count, "the node to listen to /tf")
-    clock.publish(source.stamp / 1e9)
+    client.spin_until(
+        lambda: clock.publish(source.stamp / 1e9) or diagnostics.stamp() == 2_000,
+        "the node's clock to be set",
+    )
     # already the first pose is ahead of the clock: it has no neighbours yet
     publish_pose(source, HOUR)
     client.spin_until(lambda: step(5), "clouds used")
