@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings can be read")
+
 from rosbags.typesys import Stores, get_typestore
 
 from gpgmap_ros.offline.poses import TfPoses

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings can be made")
+
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
