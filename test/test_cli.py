@@ -11,8 +11,6 @@ import pytest
 
 from gpgmap_ros import __version__
 from gpgmap_ros.cli.main import COMMANDS, main
-from gpgmap_ros.demo.recording import START
-from gpgmap_ros.demo.run import DURATION
 from gpgmap_ros.transform_buffer import NANOSECONDS
 
 
@@ -51,6 +49,9 @@ def test_the_demo_leaves_other_peoples_files_alone(executables: Path, tmp_path: 
 def test_the_demo_ends_with_a_map(executables: Path, tmp_path: Path) -> None:
     """The whole of it, as `make demo` runs it: drive, node, player and recorder as processes, pictures."""
     pytest.importorskip("rosbags", reason="rosbags is not installed: the demo records its drive with it")
+    from gpgmap_ros.demo.recording import START
+    from gpgmap_ros.demo.run import DURATION
+
     result = gpgmap(executables, "demo", "--out", "demo", "--json", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     summary = json.loads(result.stdout)

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("rosbags", reason="rosbags is not installed: the players can't be imported")
+
 import rclpy
 from rclpy.lifecycle import LifecycleNode
 from rclpy.node import Node
