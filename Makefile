@@ -10,17 +10,19 @@ export COLCON_HOME := $(CACHE)/colcon
 # PYTHON=/path/to/python3.12 chooses the interpreter; empty: the first that fits
 export PYTHON
 
-.PHONY: help demo test test-robot fuzz chaos lint bench docs setup setup-dev setup-robot lock sbom clean distclean
+.PHONY: help demo test test-robot coverage fuzz chaos lint bench docs
+.PHONY: setup setup-dev setup-docs setup-robot lock sbom clean distclean
 
 help:
-	@echo 'make demo       set up, drive a rover over real relief, map it live over ROS 2, show the pictures'
+	@echo 'make demo       set up, drive a rover around a loop, map it live over ROS 2, close the loop, show the report'
 	@echo 'make test       set up and run the tests'
 	@echo 'make test-robot the tests with the versions that a robot has (Ubuntu 24.04, Python 3.12), in .venv-robot'
+	@echo 'make coverage   the tests, and which lines of the packages they execute'
 	@echo 'make fuzz       ten minutes of damaged files against every reader (ARGS="--seed 7 --seconds 600")'
 	@echo 'make chaos      fifteen minutes of kills, storms and full disks against the running node'
-	@echo 'make lint       ruff, and mypy (strict) on gp_core'
+	@echo 'make lint       ruff, and mypy (strict) on both packages'
 	@echo 'make bench      measure speed and accuracy, peers in the same run'
-	@echo 'make docs       write the parts of the documentation that are made from the code'
+	@echo 'make docs       write what is made from the code, then build the documentation site (out/site)'
 	@echo 'make setup      only the set-up (.venv); every other target calls it'
 	@echo 'make lock       pin the dependencies anew from requirements/*.in'
 	@echo 'make sbom       list every package that make setup installs, as CycloneDX (out/sbom.json)'
@@ -37,6 +39,11 @@ test: setup-dev
 test-robot: setup-robot
 	@"$(CURDIR)/.venv-robot/bin/python" -m pytest -n 2 --dist worksteal --basetemp="$(CACHE)/pytest-robot" $(ARGS)
 
+# Coverage sees Python only: functions that numba compiles are left out (pyproject.toml).
+coverage: setup-dev
+	@mkdir -p "$(CACHE)/coverage"
+	@"$(BIN)/python" -m pytest -n 2 --dist worksteal --basetemp="$(CACHE)/pytest" --cov --cov-report=term $(ARGS)
+
 fuzz: setup-dev
 	@"$(BIN)/python" -P test/campaigns/fuzz.py $(ARGS)
 
@@ -51,15 +58,19 @@ lint: setup-dev
 bench: setup-dev
 	@"$(BIN)/python" -m benchmark
 
-docs: setup-dev
+docs: setup-docs
 	@"$(BIN)/python" tools/make_docs.py
 	@PYTHONPATH=. "$(BIN)/python" docs/make_gallery.py
+	@NO_MKDOCS_2_WARNING=1 "$(BIN)/python" -P -m mkdocs --quiet build --strict --clean
 
 setup:
 	@sh tools/setup.sh run
 
 setup-dev:
 	@sh tools/setup.sh dev
+
+setup-docs:
+	@sh tools/setup.sh docs
 
 setup-robot:
 	@sh tools/setup.sh robot

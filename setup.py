@@ -9,15 +9,15 @@ HERE = Path(__file__).resolve().parent
 
 
 def requirements(name: str) -> list[str]:
-    lines = (HERE / "requirements" / name).read_text().splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.startswith(("#", "-"))]
+    lines = (line.split(" #")[0].strip() for line in (HERE / "requirements" / name).read_text().splitlines())
+    return [line for line in lines if line and not line.startswith(("#", "-"))]
 
 
 def version() -> str:
-    for line in (HERE / PACKAGE / "__init__.py").read_text().splitlines():
+    for line in (HERE / "gp_core" / "__init__.py").read_text().splitlines():
         if line.startswith("__version__"):
             return line.split('"')[1]
-    raise SystemExit(f"setup.py: no __version__ in {PACKAGE}/__init__.py")
+    raise SystemExit("setup.py: no __version__ in gp_core/__init__.py")
 
 
 def share_files() -> list[tuple[str, list[str]]]:
@@ -30,6 +30,18 @@ def share_files() -> list[tuple[str, list[str]]]:
     return files
 
 
+# docs/dependencies.md says what each is for. Open3D without CUDA is built for Linux on x86_64 only.
+X86_LINUX = "sys_platform == 'linux' and platform_machine == 'x86_64'"
+OTHER = "sys_platform != 'linux' or platform_machine != 'x86_64'"
+EXTRAS = {
+    "open3d": [f"open3d-cpu>=0.19; {X86_LINUX}", f"open3d>=0.19; {OTHER}"],
+    "lidar": ["small-gicp>=1.0"],
+    "graph": ["gtsam>=4.3"],
+    "viewer": ["rerun-sdk>=0.20"],
+    "docs": requirements("docs.in"),
+    "test": ["pytest>=7.4"],  # tells `colcon test` to run pytest
+}
+
 setup(
     name=PACKAGE,
     version=version(),
@@ -40,11 +52,14 @@ setup(
     maintainer="gpgmap_ros maintainers",
     maintainer_email="maintainers@gpgmap-ros.example.org",
     packages=find_packages(include=["gp_core", "gp_core.*", "gpgmap_ros", "gpgmap_ros.*"]),
-    package_data={"gp_core": ["py.typed"], "gpgmap_ros": ["py.typed", "data/*", "report/page.*"]},
+    package_data={
+        "gp_core": ["py.typed"],
+        "gpgmap_ros": ["py.typed", "data/*", "report/page.*", "report/script/*.js"],
+    },
     data_files=share_files(),
     python_requires=">=3.11",
     install_requires=requirements("runtime.in"),
-    extras_require={"graph": ["gtsam>=4.3"], "viewer": ["rerun-sdk>=0.20"]},  # docs/dependencies.md: optional
+    extras_require=EXTRAS,
     zip_safe=True,
     entry_points={
         "console_scripts": [

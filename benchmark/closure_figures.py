@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 
 from gpgmap_ros.closure import ClosureConfig, Registration, register
-from gpgmap_ros.closure.overlay import overlay
-from gpgmap_ros.closure.refinement import Alignment
-from gpgmap_ros.closure.surface import surface_of
+from gpgmap_ros.closure.registration.overlay import overlay_maps
+from gpgmap_ros.closure.registration.refinement import Alignment
+from gpgmap_ros.closure.registration.registration_map import make_registration_map
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import GPGMap
@@ -34,7 +34,7 @@ CONFIG = ClosureConfig()
 
 
 def hillshade(axes: plt.Axes, submap: Submap, title: str) -> None:
-    surface = surface_of(submap.map, CONFIG)
+    surface = make_registration_map(submap.map, CONFIG)
     seen = surface.weight > 0.0
     z = np.where(seen, surface.height, np.nan)
     shade = LightSource(315, 40).hillshade(np.nan_to_num(z, nan=float(np.nanmedian(z))), vert_exag=1.5)
@@ -46,10 +46,10 @@ def hillshade(axes: plt.Axes, submap: Submap, title: str) -> None:
 
 def residuals(axes: plt.Axes, source: Submap, target: Submap, found: Registration) -> None:
     """Height residuals where the maps share ground, over the standard deviation that the pair itself shows."""
-    a, b = surface_of(source.map, CONFIG), surface_of(target.map, CONFIG)
+    a, b = make_registration_map(source.map, CONFIG), make_registration_map(target.map, CONFIG)
     T, h = found.T_target_source, b.resolution
     t = (T[:3, :3] @ a.middle + T[:3, 3] - np.array([*b.origin, b.base])) / h
-    over = overlay(Alignment(T[:3, :3], t, t), a, b, CONFIG)
+    over = overlay_maps(Alignment(T[:3, :3], t, t), a, b, CONFIG)
     assert found.evidence
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.where(
@@ -207,7 +207,7 @@ def composite(target: GPGMap, source: GPGMap, T: Array, side: float = 60.0, cell
 
 def steepness(map_: GPGMap, x: Array, y: Array) -> Array:
     """0 to 1, logarithmic, at positions; 0 beyond what is trusted."""
-    surface = surface_of(map_, CONFIG)
+    surface = make_registration_map(map_, CONFIG)
     slope = np.where(surface.weight > 0.0, np.hypot(surface.slope_x, surface.slope_y), 0.0)
     column, row_ = ((v - o) / surface.resolution for v, o in zip((x, y), surface.origin, strict=True))
     value = map_coordinates(slope, [row_, column], order=1, cval=0.0)

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gpgmap_ros.closure.graph_view import GraphView
-from gpgmap_ros.closure.requests import Add, Start, Update
-from gpgmap_ros.closure.worker import Closing
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
 from gpgmap_ros.mapping.submaps import Submap, Track
+from gpgmap_ros.slam.closure_messages import Add, Start, Update
+from gpgmap_ros.slam.closure_server import ClosureServer
+from gpgmap_ros.slam.graph_view import GraphView
 
 SECOND = 1_000_000_000
 STEP, POSES = 10.0, 50
@@ -44,7 +44,7 @@ def main() -> int:
     told: list[object] = []
     view, edges = GraphView(), windows(count)
     with tempfile.TemporaryDirectory() as folder:
-        closing = Closing(Start(config, Path(folder), 0), told.append)
+        closing = ClosureServer(Start(config, Path(folder), 0), told.append)
         print(" submaps  ms each  kB told  kB written")
         number = 0
         for end in edges:

@@ -18,9 +18,9 @@ from scipy.spatial.transform import Rotation
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.io.bags import STORE, read_raw
-from gpgmap_ros.io.pointcloud2 import read_xyz
 from gpgmap_ros.mapping.submaps import Submap
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.sensing.pointcloud2 import read_xyz
+from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 Array = NDArray[np.float64]
 Scan = tuple[int, Array, Array]

@@ -37,7 +37,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import chi2
 
 from gpgmap_ros.closure import ClosureConfig, Registration, register
-from gpgmap_ros.closure.verification import INTERCEPT, WEIGHTS, terms
+from gpgmap_ros.closure.registration.probability import INTERCEPT, WEIGHTS, terms
 from gpgmap_ros.geometry import apply
 from gpgmap_ros.mapping import GPGMap
 
@@ -249,7 +249,7 @@ def reliability(found: list[Result]) -> None:
 
 
 def calibrate(found: list[Result]) -> None:
-    """Fit log odds = INTERCEPT + WEIGHTS . terms (verification.py), with a weak pull of the weights to zero.
+    """Fit log odds = INTERCEPT + WEIGHTS . terms (probability.py), with a weak pull of the weights to zero.
 
     The best pose of every pair counts, pairs of different places as often as if there were `OTHERS` to one.
     """
@@ -259,7 +259,7 @@ def calibrate(found: list[Result]) -> None:
         evidence = result.registration.evidence if result.registration else None
         if evidence is None or (result.near and not result.same_place):
             continue
-        rows.append(terms(evidence, ClosureConfig(), result.registration.repetition))
+        rows.append(terms(evidence, ClosureConfig(), result.registration.self_similarity))
         labels.append(result.same_place)
         weights.append(1.0 if result.overlap else OTHERS * same / (len(found) - same))
     X, sign, w = np.array(rows), np.where(labels, 1.0, -1.0), np.array(weights)

@@ -63,7 +63,7 @@ def main() -> int:
     ranks, wall, cpu = [], [], []
     for k, (source, _) in enumerate(pairs):
         start, start_cpu = time.perf_counter(), time.process_time()
-        names = [match.name for match in database.query(source.map, most=args.submaps)]
+        names = [match.name for match in database.query(source.map, max_matches=args.submaps)]
         wall.append(time.perf_counter() - start)
         cpu.append(time.process_time() - start_cpu)
         ranks.append(names.index(f"{k}") if f"{k}" in names else args.submaps)

@@ -33,11 +33,11 @@ gp.posterior()
 """,
     "node (MappingPipeline.warm_up)": """
 from gpgmap_ros.config import Config
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 MappingPipeline(Config()).warm_up()
 """,
     "process of the loop closures": """
-from gpgmap_ros.closure.warm_up import warm_up
+from gpgmap_ros.slam.closure_warm_up import warm_up
 warm_up()
 """,
 }

@@ -12,13 +12,10 @@ OPENBLAS_NUM_THREADS=1, that is the steadier figure.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import sklearn.gaussian_process.kernels as sk
@@ -33,10 +30,11 @@ from threadpoolctl import threadpool_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmark.gp_core_timing import Clock, best_in_turn, choose_clock, make_parser
 from gp_core import GaussianProcessClassifier, LogisticRegression, SparseGaussianProcessClassifier
 from gp_core.kernels import RBF
 
-CLOCK: Callable[[], float] = time.perf_counter
+CLOCK: Clock = time.perf_counter
 
 
 def data(n: int, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
@@ -46,31 +44,24 @@ def data(n: int, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
     return X, (np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=n) > 0).astype(int)
 
 
-def in_turn(calls: list[Callable[[], Any]], turns: int) -> tuple[list[float], list[Any]]:
-    """The best time of each and what it returned, run alternately so that all see the same machine."""
-    best, results = [np.inf] * len(calls), [None] * len(calls)
-    for _ in range(turns):
-        for i, call in enumerate(calls):
-            start = CLOCK()
-            results[i] = call()
-            best[i] = min(best[i], CLOCK() - start)
-    return best, results
-
-
 def show(label: str, times: list[float]) -> None:
     ratio = times[1] / times[0]
-    print(f"{label:<64} ours {times[0]:7.3f} s  scikit-learn {times[1]:7.3f} s  ratio {ratio:5.1f}")
+    print(
+        f"{label:<64} ours {times[0]:7.3f} s  scikit-learn {times[1]:7.3f} s  ratio {ratio:5.2f}", flush=True
+    )
 
 
 def gp_fit(n: int, turns: int, scales: float | np.ndarray) -> None:
     X, y = data(n)
     our_kernel, their_kernel = 1.0 * RBF(scales), sk.ConstantKernel(1.0) * sk.RBF(scales)
-    times, (ours, theirs) = in_turn(
+    our_kernel(X)  # compiled loops are loaded at their first call
+    times, (ours, theirs) = best_in_turn(
         [
             lambda: GaussianProcessClassifier(our_kernel, inference="laplace", link="logit").fit(X, y),
             lambda: SklearnGPC(their_kernel).fit(X, y),
         ],
         turns,
+        CLOCK,
     )
     what = "one length scale" if np.ndim(scales) == 0 else "ARD"
     show(f"GPC Laplace fit, n = {n}, {what}", times)
@@ -79,8 +70,8 @@ def gp_fit(n: int, turns: int, scales: float | np.ndarray) -> None:
         f"scikit-learn {theirs.log_marginal_likelihood_value_:.6f}"
     )
     queries = np.random.default_rng(1).normal(size=(5000, X.shape[1]))
-    times, (p, q) = in_turn(
-        [lambda: ours.predict_proba(queries), lambda: theirs.predict_proba(queries)], turns
+    times, (p, q) = best_in_turn(
+        [lambda: ours.predict_proba(queries), lambda: theirs.predict_proba(queries)], turns, CLOCK
     )
     show(f"GPC class probabilities at 5000 points, n = {n}, {what}", times)
     print(f"    largest difference between the probabilities: {np.abs(p - q).max():.1e}")
@@ -149,8 +140,8 @@ def logistic(turns: int) -> None:
         ("default accuracy", LogisticRegression(1.0, tol=1e-2), SklearnLogistic(C=1.0, max_iter=10_000)),
     ]
     for what, our_model, their_model in pairs:
-        times, (ours, theirs) = in_turn(
-            [lambda m=our_model: m.fit(X, y), lambda m=their_model: m.fit(X, y)], turns
+        times, (ours, theirs) = best_in_turn(
+            [lambda m=our_model: m.fit(X, y), lambda m=their_model: m.fit(X, y)], turns, CLOCK
         )
         show(f"logistic regression, digits, 10 classes; {what}", times)
         values = [float(np.log(m.predict_proba(X)[np.arange(len(y)), y]).sum()) for m in (ours, theirs)]
@@ -159,16 +150,11 @@ def logistic(turns: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="small sizes, one turn")
+    parser = make_parser(__doc__, turns=3)
     parser.add_argument("--fit-only", action="store_true", help="only the GP fit with one length scale")
-    parser.add_argument("--cpu", action="store_true", help="processor time instead of elapsed time")
-    parser.add_argument("--turns", type=int, default=3, help="how often each library runs")
     options = parser.parse_args()
     global CLOCK
-    CLOCK = time.process_time if options.cpu else time.perf_counter
+    CLOCK = choose_clock(options.cpu)
     quick = options.quick
     warnings.simplefilter("ignore")
     print("threads:", ", ".join(f"{lib['internal_api']} {lib['num_threads']}" for lib in threadpool_info()))

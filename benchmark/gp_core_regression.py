@@ -1,6 +1,7 @@
 """GP regression side by side with scikit-learn: the likelihood with its gradient, prediction, memory.
 
-    OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 python benchmark/gp_core_regression.py [--large] [--cpu]
+    OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 python benchmark/gp_core_regression.py
+        [--quick] [--large] [--cpu] [--turns 5]
 
 Ratios are what counts: both libraries run in turn in one process, and each figure is the best of several
 turns. --quick is a small run, --large adds the fit at n = 5000. --cpu takes processor time, not elapsed
@@ -10,12 +11,11 @@ figure.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +24,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor as SklearnGP
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmark.gp_core_timing import Call, Clock, best_in_turn, choose_clock, make_parser
 from gp_core import GaussianProcessRegressor
 from gp_core.kernels import RBF, Matern
 
-Call = Callable[[], object]
-Clock = Callable[[], float]
 SCALES = np.array([1.0, 1.5, 2.0, 2.5, 3.0, 3.5])
 NOISE = 0.01
 
@@ -48,26 +47,17 @@ def theirs(n: int) -> SklearnGP:
     return SklearnGP(kernel, alpha=0.0, optimizer=None).fit(*data(n))
 
 
-def in_turn(a: Call, b: Call, turns: int, clock: Clock) -> tuple[float, float]:
-    """The best time of each, run alternately so that both see the same machine."""
-    best = [np.inf, np.inf]
-    for _ in range(turns):
-        for i, call in enumerate((a, b)):
-            start = clock()
-            call()
-            best[i] = min(best[i], clock() - start)
-    return best[0], best[1]
-
-
 def likelihood(n: int, turns: int, clock: Clock) -> None:
     a, b = ours(n), theirs(n)
     value_a, gradient_a = a.log_marginal_likelihood(a.theta_, eval_gradient=True)
     value_b, gradient_b = b.log_marginal_likelihood(b.kernel_.theta, eval_gradient=True)
     assert np.isclose(value_a, value_b, rtol=1e-8)
     assert np.allclose(np.roll(gradient_a, -1), gradient_b, rtol=1e-5)  # ours has the noise first
-    times = in_turn(
-        lambda: a.log_marginal_likelihood(a.theta_, eval_gradient=True),
-        lambda: b.log_marginal_likelihood(b.kernel_.theta, eval_gradient=True),
+    times, _ = best_in_turn(
+        [
+            lambda: a.log_marginal_likelihood(a.theta_, eval_gradient=True),
+            lambda: b.log_marginal_likelihood(b.kernel_.theta, eval_gradient=True),
+        ],
         turns,
         clock,
     )
@@ -79,8 +69,8 @@ def prediction(n: int, m: int, turns: int, clock: Clock) -> None:
     Q = np.random.default_rng(1).uniform(-3.0, 3.0, (m, 6))
     std_a = a.predict(Q[:100], return_std=True, include_noise=True)[1]
     assert np.allclose(std_a, b.predict(Q[:100], return_std=True)[1], rtol=1e-5)
-    times = in_turn(
-        lambda: a.predict(Q, return_std=True), lambda: b.predict(Q, return_std=True), turns, clock
+    times, _ = best_in_turn(
+        [lambda: a.predict(Q, return_std=True), lambda: b.predict(Q, return_std=True)], turns, clock
     )
     show(f"mean and deviation at {m} points, n = {n}", times, "s")
 
@@ -90,21 +80,21 @@ def kernel_matrix(n: int, D: int, turns: int, clock: Clock) -> None:
     pairs = [("RBF", RBF(1.0), sk.RBF(1.0)), ("Matern 3/2", Matern(1.0, nu=1.5), sk.Matern(1.0, nu=1.5))]
     for name, a, b in pairs:
         assert np.allclose(a(X), b(X))
-        times = in_turn(lambda a=a: a(X), lambda b=b: b(X), 4 * turns, clock)
+        times, _ = best_in_turn([lambda a=a: a(X), lambda b=b: b(X)], 4 * turns, clock)
         show(f"K(X), {name}, n = {n}, D = {D}", times, "s")
 
 
 def memory(n: int) -> None:
     a, b = ours(n), theirs(n)
     peaks = (
-        _allocated(lambda: a.log_marginal_likelihood(a.theta_, eval_gradient=True)),
-        _allocated(lambda: b.log_marginal_likelihood(b.kernel_.theta, eval_gradient=True)),
+        _measure_allocation(lambda: a.log_marginal_likelihood(a.theta_, eval_gradient=True)),
+        _measure_allocation(lambda: b.log_marginal_likelihood(b.kernel_.theta, eval_gradient=True)),
     )
     label = f"peak memory of that likelihood, n = {n}"
     show(label, peaks, "MB")
 
 
-def _allocated(call: Call) -> float:
+def _measure_allocation(call: Call) -> float:
     """The most that numpy holds at a time during the call, in MB, above what it held before."""
     tracemalloc.start()
     call()
@@ -129,21 +119,18 @@ def large(n: int) -> None:
     )
 
 
-def show(label: str, costs: tuple[float, float], unit: str) -> None:
+def show(label: str, costs: Sequence[float], unit: str) -> None:
     a, b = costs
-    print(f"{label:52s}  gp_core {a:8.4f} {unit}  scikit-learn {b:8.4f} {unit}  {b / a:6.2f} x")
+    print(f"{label:52s}  gp_core {a:8.4f} {unit}  scikit-learn {b:8.4f} {unit}  {b / a:6.2f} x", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser = make_parser(__doc__, turns=5)
     parser.add_argument("--large", action="store_true", help="also learn hyperparameters at n = 5000")
-    parser.add_argument("--cpu", action="store_true", help="processor time instead of elapsed time")
     options = parser.parse_args()
-    n, m, turns = (300, 500, 2) if options.quick else (2000, 10_000, 5)
-    clock = time.process_time if options.cpu else time.perf_counter
+    n, m, turns = (300, 500, 2) if options.quick else (2000, 10_000, options.turns)
+    clock = choose_clock(options.cpu)
+    likelihood(300, turns, clock)
     likelihood(n, turns, clock)
     memory(n)
     prediction(n, m, turns, clock)

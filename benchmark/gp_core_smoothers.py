@@ -9,14 +9,10 @@ OPENBLAS_NUM_THREADS=1, that is the steadier figure.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 import tracemalloc
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from statsmodels.nonparametric.kernel_regression import KernelReg
@@ -24,10 +20,9 @@ from statsmodels.nonparametric.smoothers_lowess import lowess
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmark.gp_core_timing import Call, Clock, best_in_turn, choose_clock, make_parser
 from gp_core import LocallyWeightedRegression, NadarayaWatson
 from gp_core.kernels import RBF
-
-Clock = Callable[[], float]
 
 
 def data(n: int, d: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -36,21 +31,15 @@ def data(n: int, d: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return X, np.sin(2.0 * X[:, 0]) + 0.2 * rng.normal(size=n)
 
 
-def side_by_side(
-    label: str, ours: Callable[[], Any], theirs: Callable[[], Any], turns: int, clock: Clock
-) -> None:
+def side_by_side(label: str, ours: Call, theirs: Call, turns: int, clock: Clock) -> None:
     """Print the best time of each and how far their answers are apart."""
-    best, results = [np.inf, np.inf], [None, None]
     ours()  # loops are compiled at their first call
-    for _ in range(turns):
-        for i, call in enumerate((ours, theirs)):
-            start = clock()
-            results[i] = call()
-            best[i] = min(best[i], clock() - start)
+    best, results = best_in_turn([ours, theirs], turns, clock)
     gap = float(np.max(np.abs(np.asarray(results[0]) - np.asarray(results[1]))))
     ratio = best[1] / best[0]
     print(
-        f"{label:<58} ours {best[0]:8.3f} s  statsmodels {best[1]:8.3f} s  ratio {ratio:6.1f}  gap {gap:.0e}"
+        f"{label:<58} ours {best[0]:8.3f} s  statsmodels {best[1]:8.3f} s  ratio {ratio:6.1f}  gap {gap:.0e}",
+        flush=True,
     )
 
 
@@ -109,15 +98,10 @@ def memory(n: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="small sizes, one turn")
-    parser.add_argument("--cpu", action="store_true", help="processor time instead of elapsed time")
-    parser.add_argument("--turns", type=int, default=3, help="how often each library runs")
+    parser = make_parser(__doc__, turns=3)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    clock = time.process_time if options.cpu else time.perf_counter
+    clock = choose_clock(options.cpu)
     n, turns = (500, 1) if options.quick else (5000, options.turns)
     for span, robust in ((0.05, 0), (0.3, 0), (2.0 / 3.0, 0), (0.3, 3)):
         loess(n, span, robust, turns, clock)

@@ -13,7 +13,7 @@ import numpy as np
 from grid_data import PICTURES, ROOT, cost
 
 from gp_core.grid import Grid, GridGP, Tiles, TileSize
-from gp_core.grid.solvers import SMOOTH
+from gp_core.grid.tile_solver import DEFAULT_TILES
 from gp_core.kernels import RBF
 
 import sys  # isort: skip
@@ -22,12 +22,12 @@ sys.path.insert(0, str(ROOT / "test" / "gp_core" / "grid"))
 from exact import draw, exact_posterior, points_with_holes
 
 SETTINGS = {
-    "halo 1": Tiles(TileSize(3.0, 1.0, 0.5, 1e-6), TileSize(3.0, 1.0, 0.4, 1e-6), SMOOTH.likelihood),
-    "halo 1.5": Tiles(TileSize(4.0, 1.5, 0.7, 5e-7), TileSize(4.0, 1.5, 0.5, 5e-7), SMOOTH.likelihood),
-    "halo 2": Tiles(TileSize(4.0, 2.0, 1.0, 1e-7), SMOOTH.variance, SMOOTH.likelihood),
-    "halo 3": Tiles(TileSize(4.0, 3.0, 1.5, 5e-8), SMOOTH.variance, SMOOTH.likelihood),
-    "default (4)": SMOOTH,
-    "halo 5": Tiles(TileSize(5.0, 5.0, 2.2, 1e-8), TileSize(4.0, 3.0, 1.0, 3e-8), SMOOTH.likelihood),
+    "halo 1": Tiles(TileSize(3.0, 1.0, 0.5, 1e-6), TileSize(3.0, 1.0, 0.4, 1e-6), DEFAULT_TILES.likelihood),
+    "halo 1.5": Tiles(TileSize(4.0, 1.5, 0.7, 5e-7), TileSize(4.0, 1.5, 0.5, 5e-7), DEFAULT_TILES.likelihood),
+    "halo 2": Tiles(TileSize(4.0, 2.0, 1.0, 1e-7), DEFAULT_TILES.variance, DEFAULT_TILES.likelihood),
+    "halo 3": Tiles(TileSize(4.0, 3.0, 1.5, 5e-8), DEFAULT_TILES.variance, DEFAULT_TILES.likelihood),
+    "default (4)": DEFAULT_TILES,
+    "halo 5": Tiles(TileSize(5.0, 5.0, 2.2, 1e-8), TileSize(4.0, 3.0, 1.0, 3e-8), DEFAULT_TILES.likelihood),
 }
 
 

@@ -212,7 +212,7 @@ METHODS: list[tuple[str, str, Callable[[Task], Prediction], str]] = [
 ]
 
 
-def learned(survey: Survey) -> Task:
+def fit_hyperparameters(survey: Survey) -> Task:
     """Hyperparameters of a survey, from the grid engine's own fit."""
     cells = round(survey.side / survey.resolution)
     noise, length = 0.01 * survey.z.var(), 4.0 * survey.resolution
@@ -243,7 +243,7 @@ def main() -> None:
         return
     figure, panels = plt.subplots(1, 2, figsize=(10.0, 4.2), constrained_layout=True)
     for survey, axes in zip((norlab(folder), blanca(folder)), panels, strict=True):
-        task = learned(survey)
+        task = fit_hyperparameters(survey)
         print(f"{'method':30}{'time':>12}{'RMSE':>10}{'log density':>13}{'within 68/95/99.7 %':>24}")
         for name, package, method, _ in METHODS:
             if find_spec(package) is None:

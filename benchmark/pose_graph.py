@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from gpgmap_ros.closure import Closure, Drift, PoseGraph, Solution
+from gpgmap_ros.closure import Drift, PoseConstraint, PoseGraph, Solution
 from gpgmap_ros.geometry import inverse
 
 Array = NDArray[np.float64]
@@ -77,7 +77,7 @@ def made(solver: str, poses: int, closures: int, at_random: bool) -> PoseGraph:
     graph.add_first("0", truth[0])
     for k in range(1, poses):
         step = erring(inverse(truth[k - 1]) @ truth[k], ODOMETRY, rng)
-        graph.add_odometry(str(k - 1), str(k), step, ODOMETRY)
+        graph.add_odometry(k - 1, k, step, ODOMETRY)
     for k in range(closures):
         if at_random:
             a, b = sorted(rng.choice(poses, 2, replace=False).tolist())
@@ -87,7 +87,7 @@ def made(solver: str, poses: int, closures: int, at_random: bool) -> PoseGraph:
         T = erring(inverse(truth[a]) @ truth[b], CLOSURE, rng)
         if k % 50 == 0:
             T[:2, 3] += rng.normal(scale=20.0, size=2)
-        graph.add_closure(Closure(str(b), str(a), T, CLOSURE))
+        graph.add_closure(PoseConstraint(b, a, T, CLOSURE))
     return graph
 
 

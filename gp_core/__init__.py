@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         RobustGaussianProcessRegressor,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # of both packages: setup.py reads it here
 
 __all__ = [
     "BayesianLinearRegression",

@@ -17,8 +17,9 @@ from gp_core.bandwidth import scott_kernel
 from gp_core.estimators import NamedKernelParameters, fit_inputs, generator, query_inputs, report
 from gp_core.kernels import Kernel
 from gp_core.kernels.stationary import Stationary
-from gp_core.optimize import Optimum, minimize
+from gp_core.optimize import Optimum
 from gp_core.parallel import map_blocks
+from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
 
 _BLOCK_ENTRIES = 500_000
 _FAR = 1e4
@@ -70,8 +71,7 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: npt.ArrayLike, y: Any = None) -> KernelDensity:
         """Keep X (N, D) and choose the bandwidth; y is ignored."""
-        if self.optimizer not in ("loo", None):
-            raise ValueError(f'optimizer must be "loo" or None, got {self.optimizer!r}')
+        check_optimizer(self.optimizer, "loo")
         if self.kernel is not None and not isinstance(self.kernel, Stationary):
             raise ValueError(
                 f"a density needs a stationary kernel such as RBF or Matern, got {self.kernel!r}"
@@ -87,7 +87,7 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
         self.loo_log_likelihood_ = (
             _left_out(kernel, points, gradient=False)[0] - self._log_Z if len(points) > 1 else np.nan
         )
-        self.n_iter_ = 1 if optimum is None else max(1, optimum.iterations)
+        self.n_iter_ = count_iterations(optimum)
         report(optimum, 0.0)
         return self
 
@@ -99,18 +99,13 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
             )
         per_entry = X.shape[1] / size  # d log Z / d log length scale
 
-        def negative(theta: Array) -> tuple[float, Array]:
-            trial = kernel.with_theta(theta)
-            value, slope = _left_out(trial, X, gradient=True)
-            return log_shape + _log_volume(trial, X.shape[1]) - value, per_entry - slope
+        def likelihood(trial: Stationary, gradient: bool) -> tuple[float, Array]:
+            value, slope = _left_out(trial, X, gradient)
+            return value - log_shape - _log_volume(trial, X.shape[1]), slope - per_entry
 
-        optimum = minimize(
-            negative,
-            kernel.theta,
-            kernel.bounds,
-            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
+        return maximize_likelihood(
+            kernel, likelihood, SearchSettings(integer_at_least(self.max_iter, 1, "max_iter"))
         )
-        return kernel.with_theta(optimum.x), optimum
 
     def score_samples(self, X: npt.ArrayLike) -> Array:
         """log p(x) (M,) at X (M, D)."""

@@ -59,14 +59,14 @@ class NamedKernelParameters:
 def fit_inputs(estimator: Any, X: Any, kernel: Kernel | None = None) -> Any:
     """X at fit: points (N, D) float64, remembered in n_features_in_; or a list of N objects."""
     if _takes_objects(kernel, X):
-        return kernel._checked(X)  # type: ignore[union-attr]
+        return kernel._check(X)  # type: ignore[union-attr]
     return validate_data(estimator, X, dtype=np.float64, order="C")
 
 
 def fit_inputs_and_targets(estimator: Any, X: Any, y: Any, kernel: Kernel | None = None) -> tuple[Any, Array]:
     """X as `fit_inputs`, y as float64 (N,) or (N, O), with matching lengths."""
     if _takes_objects(kernel, X):
-        objects = kernel._checked(X)  # type: ignore[union-attr]
+        objects = kernel._check(X)  # type: ignore[union-attr]
         return objects, as_targets(y, len(objects))
     X, y = validate_data(
         estimator, X, y, dtype=np.float64, order="C", y_numeric=True, multi_output=True, reset=True
@@ -87,7 +87,7 @@ def fit_inputs_and_one_target(
 def query_inputs(estimator: Any, X: Any, kernel: Kernel | None = None) -> Any:
     """X at prediction, checked against what `fit` saw."""
     if _takes_objects(kernel, X):
-        return kernel._checked(X)  # type: ignore[union-attr]
+        return kernel._check(X)  # type: ignore[union-attr]
     return validate_data(estimator, X, dtype=np.float64, order="C", reset=False)
 
 
@@ -139,7 +139,7 @@ def report(optimum: Optimum | None, jitter: float, model: Parametrised | None = 
             stacklevel=3,
         )
     if optimum is not None and model is not None:
-        found = [_at_bound(optimum, i, model) for i in optimum.pressed(_PRESSED)]
+        found = [_at_bound(optimum, i, model) for i in optimum.find_active_bounds(_PRESSED)]
         if found:
             warnings.warn(
                 f"the likelihood still rises beyond the bounds: {', '.join(found)}. "

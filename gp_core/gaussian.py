@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
@@ -77,13 +78,22 @@ class Gaussian:
 
     __rmul__ = __mul__
 
-    def transformed(self, A: Any, b: Any = 0.0) -> Gaussian:
+    def transform(self, A: Any, b: Any = 0.0) -> Gaussian:
         """A x + b, N(A m + b, A C A')."""
         A = as_float(A, "A")
         if A.ndim != 2 or A.shape[1] != len(self):
             raise ValueError(f"A must have {len(self)} columns, got shape {A.shape}")
         covariance = A @ self.covariance @ A.T
         return Gaussian(A @ self.mean + as_float(b, "b"), (covariance + covariance.T) / 2.0)
+
+    def transformed(self, A: Any, b: Any = 0.0) -> Gaussian:
+        """Deprecated name of `transform`."""
+        warnings.warn(
+            "Gaussian.transformed is deprecated and will be removed in version 0.3: use Gaussian.transform",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.transform(A, b)
 
     def marginal(self, indices: Any) -> Gaussian:
         """Of some entries of x, in the order of `indices`."""

@@ -58,7 +58,7 @@ class KernelPCA(NamedKernelParameters, TransformerMixin, BaseEstimator):  # type
         K = kernel(self.X_train_)
         self._row_means = K.mean(axis=0)
         self._mean = float(self._row_means.mean())
-        values, vectors = np.linalg.eigh(self._centred(K))
+        values, vectors = np.linalg.eigh(self._centre(K))
         values, vectors = values[::-1], vectors[:, ::-1]
         size = max(float(np.abs(values).max()), np.finfo(float).tiny)
         if values[-1] < -1e-8 * size:
@@ -79,10 +79,10 @@ class KernelPCA(NamedKernelParameters, TransformerMixin, BaseEstimator):  # type
         """Components (M, C) of X (M, D), or of M objects."""
         check_is_fitted(self)
         queries = query_inputs(self, X, self.kernel_)
-        K = self._centred(self.kernel_(queries, self.X_train_))
+        K = self._centre(self.kernel_(queries, self.X_train_))
         components: Array = K @ (self.eigenvectors_ / np.sqrt(self.eigenvalues_))
         return components
 
-    def _centred(self, K: Array) -> Array:
+    def _centre(self, K: Array) -> Array:
         """k~(x, x_i) (M, N) from k(x, x_i)."""
         return np.asarray(K - K.mean(axis=1, keepdims=True) - self._row_means + self._mean)

@@ -114,7 +114,9 @@ class Cholesky:
         return 2.0 * float(np.log(np.diagonal(self.lower)).sum())
 
 
-def extended(factor: Cholesky, cross: Array, corner: Array, remedy: str = "raise noise_variance") -> Cholesky:
+def extend_factor(
+    factor: Cholesky, cross: Array, corner: Array, remedy: str = "raise noise_variance"
+) -> Cholesky:
     """The factor of [[A, C], [C', D]] from that of A (N, N), in O(N^2 R) for R new rows.
 
     cross: C (N, R)
@@ -140,7 +142,7 @@ def product(A: Array, B: Array) -> Array:
     return C
 
 
-def applied(A: Array, b: Array) -> Array:
+def matrix_vector(A: Array, b: Array) -> Array:
     """A b for C-ordered A (M, N) and b (N,), by the same library as `product`, for the same reason."""
     c: Array = blas.dgemv(1.0, A.T, b, trans=1)
     return c

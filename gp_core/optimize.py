@@ -19,20 +19,16 @@ _FLAT = 1e-5
 
 
 @dataclass(frozen=True)
-class Optimum:
-    """What a minimisation found.
+class Run:
+    """What one run of the optimiser found.
 
     x: the best point (P,)
     value: the objective there
     gradient: its gradient there (P,)
-    converged: whether the best run met its tolerance, or stopped for rounding where the objective is flat
-    message: why the best run stopped
-    iterations: of the best run
-    evaluations: objective calls over all runs
-    run_values: final value of each run, the given start first: different values mean local optima
-    at_bound: (P,) bool, coordinates that ended on a bound
-    bounds: (P, 2) the box
-    out_of_iterations: whether the best run was ended by max_iterations
+    converged: whether the run met its tolerance, or stopped for rounding where the objective is flat
+    message: why it stopped
+    iterations: how many it took
+    out_of_iterations: whether it was ended by max_iterations
     """
 
     x: Array
@@ -41,13 +37,25 @@ class Optimum:
     converged: bool
     message: str
     iterations: int
+    out_of_iterations: bool
+
+
+@dataclass(frozen=True)
+class Optimum(Run):
+    """What a minimisation found: its best run, and what it says of the others.
+
+    evaluations: objective calls over all runs
+    run_values: final value of each run, the given start first: different values mean local optima
+    at_bound: (P,) bool, coordinates that ended on a bound
+    bounds: (P, 2) the box
+    """
+
     evaluations: int
     run_values: tuple[float, ...]
     at_bound: np.ndarray[tuple[int], np.dtype[np.bool_]]
     bounds: Array
-    out_of_iterations: bool
 
-    def pressed(self, slope: float) -> list[int]:
+    def find_active_bounds(self, slope: float) -> list[int]:
         """Coordinates on a bound beyond which the objective still falls, by more than `slope` per unit."""
         outward = np.where(
             self.x - self.bounds[:, 0] < self.bounds[:, 1] - self.x, self.gradient, -self.gradient
@@ -105,32 +113,14 @@ def minimize(
     best = min(runs, key=lambda run: run.value)
     if not np.isfinite(best.value):
         raise guarded.failure or ValueError("the objective is not finite at any start: check data and bounds")
-    x = best.x
-    slack = 1e-8 * np.maximum(1.0, np.abs(x))
+    slack = 1e-8 * np.maximum(1.0, np.abs(best.x))
     return Optimum(
-        x=x,
-        value=best.value,
-        gradient=best.gradient,
-        converged=best.converged,
-        message=best.message,
-        iterations=best.iterations,
+        **vars(best),
         evaluations=guarded.evaluations,
         run_values=tuple(run.value for run in runs),
-        at_bound=(x - bounds[:, 0] <= slack) | (bounds[:, 1] - x <= slack),
+        at_bound=(best.x - bounds[:, 0] <= slack) | (bounds[:, 1] - best.x <= slack),
         bounds=bounds,
-        out_of_iterations=best.out_of_iterations,
     )
-
-
-@dataclass(frozen=True)
-class _Run:
-    x: Array
-    value: float
-    gradient: Array
-    converged: bool
-    message: str
-    iterations: int
-    out_of_iterations: bool = False
 
 
 class _Guarded:
@@ -152,7 +142,7 @@ class _Guarded:
             return np.inf, np.zeros_like(x)
         return float(value), gradient
 
-    def guarded_value(self, value: Value, x: Array) -> float:
+    def evaluate(self, value: Value, x: Array) -> float:
         """value(x), infinite where it fails."""
         self.evaluations += 1
         try:
@@ -162,16 +152,17 @@ class _Guarded:
             return np.inf
 
 
-def _run(objective: _Guarded, start: Array, bounds: Array, max_iterations: int, tolerance: float) -> _Run:
+def _run(objective: _Guarded, start: Array, bounds: Array, max_iterations: int, tolerance: float) -> Run:
     value, gradient = objective(start)
     if start.size == 0 or not np.isfinite(value):
-        return _Run(start, value, gradient, bool(np.isfinite(value)), "nothing to optimise", 0)
+        return Run(start, value, gradient, bool(np.isfinite(value)), "nothing to optimise", 0, False)
     # L-BFGS-B can't step back from inf, so a failed point is shown to it as clearly worse than the start.
     wall = abs(value) * 10.0 + 1e6
     seen: list[tuple[float, Array, Array]] = [(value, start, gradient)]
 
     def finite(x: Array) -> tuple[float, Array]:
-        value, gradient = objective(x)
+        # The first question is for the start, which has been answered.
+        value, gradient = seen[0][::2] if np.array_equal(x, seen[0][1]) else objective(x)
         if not np.isfinite(value):
             return wall, gradient
         if value < seen[0][0]:
@@ -190,7 +181,7 @@ def _run(objective: _Guarded, start: Array, bounds: Array, max_iterations: int, 
     projected = np.clip(x - gradient, bounds[:, 0], bounds[:, 1]) - x
     flat = bool(np.abs(projected).max() <= _FLAT * max(1.0, abs(value)))
     converged = bool(result.success) or (result.status != 1 and flat)  # 1: out of iterations
-    return _Run(x, value, gradient, converged, str(result.message), int(result.nit), result.status == 1)
+    return Run(x, value, gradient, converged, str(result.message), int(result.nit), result.status == 1)
 
 
 def _best_candidate(
@@ -199,7 +190,7 @@ def _best_candidate(
     """The candidate with the smallest finite value, and that value."""
     best: tuple[float, Array] | None = None
     for x in () if candidates is None else candidates:
-        found = objective(x)[0] if value is None else objective.guarded_value(value, x)
+        found = objective(x)[0] if value is None else objective.evaluate(value, x)
         if np.isfinite(found) and (best is None or found < best[0]):
             best = found, x
     return best

@@ -65,10 +65,10 @@ class Parametrised:
 
     def __post_init__(self) -> None:
         for parameter in self.parameters:
-            value = _checked_value(getattr(self, parameter.name), parameter, type(self).__name__)
+            value = _check_value(getattr(self, parameter.name), parameter, type(self).__name__)
             self._set(parameter.name, _frozen(value))
             field = parameter.name + "_bounds"
-            self._set(field, _checked_bounds(getattr(self, field), value, parameter, type(self).__name__))
+            self._set(field, _check_bounds(getattr(self, field), value, parameter, type(self).__name__))
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)  # only while the object is being made
@@ -302,7 +302,7 @@ def _entry_names(name: str, value: Array) -> list[str]:
     return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(value.shape)]
 
 
-def _checked_value(value: Any, parameter: Parameter, owner: str) -> Array:
+def _check_value(value: Any, parameter: Parameter, owner: str) -> Array:
     name = f"{owner}: {parameter.name}"
     array = as_float(value, name)
     if array.ndim > parameter.ndim:
@@ -318,7 +318,7 @@ def _checked_value(value: Any, parameter: Parameter, owner: str) -> Array:
     return array
 
 
-def _checked_bounds(bounds: Any, value: Array, parameter: Parameter, owner: str) -> Any:
+def _check_bounds(bounds: Any, value: Array, parameter: Parameter, owner: str) -> Any:
     if isinstance(bounds, str) and bounds in (FIXED, AUTO):
         return bounds
     name = f"{owner}: {parameter.name}_bounds"

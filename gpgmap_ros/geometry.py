@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.transform import Rotation
 
-Array = NDArray[np.float64]
+from gpgmap_ros.arrays import Array as Array
 
 
 def transform_from(translation: ArrayLike, quaternion_xyzw: ArrayLike) -> Array:

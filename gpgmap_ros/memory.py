@@ -19,7 +19,7 @@ KEPT, LARGE = 16 << 20, 1 << 20
 """Bytes: free memory at the end of a heap that is kept, and size from which an array is given back when it is freed."""
 
 
-def keep_flat(large: int = LARGE, kept: int = KEPT) -> bool:
+def limit_malloc_arenas(large: int = LARGE, kept: int = KEPT) -> bool:
     """Call it before threads start; False where the C library is another, which then does as it likes.
 
     large, kept: see LARGE and KEPT; with more of both, less time goes into asking the system for memory again and again

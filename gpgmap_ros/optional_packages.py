@@ -5,6 +5,7 @@ from __future__ import annotations
 PURPOSES = {
     "rosbags": "to read and write recordings",
     "apsw": "to read recordings",
+    "small_gicp": "for LiDAR odometry (pose_source: lidar)",
 }
 """Top-level module, and what it is needed for. laspy, gtsam and rerun are not here: their one importer names them."""
 

@@ -22,7 +22,11 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 ARGUMENTS = (
     ("points", "points", "topic of the point clouds (sensor_msgs/PointCloud2)"),
     ("odometry", "odometry", "topic of the poses (nav_msgs/Odometry), for pose_source 'odometry'"),
-    ("pose_source", "", "where the sensor's pose comes from: 'tf' or 'odometry' (empty: as in params_file)"),
+    (
+        "pose_source",
+        "",
+        "where the sensor's pose comes from: 'tf', 'odometry' or 'lidar' (empty: as in params_file)",
+    ),
     ("map_frame", "", "gravity-aligned frame in which the map stands (empty: as in params_file)"),
     ("params_file", str(SHARE / "config" / "gpgmap.yaml"), "YAML file with the parameters of the node"),
     ("sensor", "", f"settings for a kind of sensor: {', '.join(SENSORS)} (empty: params_file alone)"),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from gpgmap_ros import __version__
 from gpgmap_ros.cli.main import COMMANDS, main
-from gpgmap_ros.transform_buffer import NANOSECONDS
 
 
 def gpgmap(executables: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -46,27 +46,40 @@ def test_the_demo_leaves_other_peoples_files_alone(executables: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_the_demo_ends_with_a_map(executables: Path, tmp_path: Path) -> None:
-    """The whole of it, as `make demo` runs it: drive, node, player and recorder as processes, pictures."""
+def test_the_demo_closes_its_loop(executables: Path, tmp_path: Path) -> None:
+    """The whole of it, as `make demo` runs it: drive, node, player and recorder as processes, report and pictures."""
     pytest.importorskip("rosbags", reason="rosbags is not installed: the demo records its drive with it")
-    from gpgmap_ros.demo.recording import START
-    from gpgmap_ros.demo.run import DURATION
+    from gpgmap_ros.demo.scene import LAST_STAMP
 
-    result = gpgmap(executables, "demo", "--out", "demo", "--json", cwd=tmp_path)
+    result = gpgmap(executables, "demo", "--out", "demo", "--json", "--animation", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     summary = json.loads(result.stdout)
-    assert summary["clouds_sent"] == 61
     assert summary["clouds_received"] == summary["clouds_used"] + sum(summary["clouds_dropped"].values())
     # on a slow machine clouds are dropped and maps are fewer, but the last map is that of the last cloud
-    with np.load(tmp_path / "demo" / "map.npz") as last_map:
-        assert last_map["stamp"] == START + DURATION * NANOSECONDS
-    assert summary["maps_received"] >= 1
-    assert summary["rmse_m"] < 0.06
+    with np.load(tmp_path / "demo" / "last_map.npz") as last:
+        assert last["stamp"] == LAST_STAMP
+        assert len(last["path_stamps"]) == len(last["path_poses"]) > 0
+    # the loop: received on ~/loop_closure, between the beginning and the second visit, and on ~/path
+    assert summary["closures_received"]
+    assert all(a < b for a, b in summary["closures_received"])
+    assert summary["paths_received"] >= 1
+    assert summary["drift_before_m"] > 1.5
+    assert summary["drift_after_m"] < 0.25 * summary["drift_before_m"]
+    assert summary["rmse_m"] < 0.5 * summary["rmse_before_m"]
     assert summary["within_two_std"] > 0.8
     assert json.loads((tmp_path / "demo" / "summary.json").read_text()) == summary
-    for name in ("gpgmap.png", "elevation.png", "variance.png", "gradient.png"):
+    for name in ("before_after.png", "gpgmap.png", "elevation.png", "variance.png", "gradient.png"):
         assert (tmp_path / "demo" / name).read_bytes().startswith(b"\x89PNG")
+    with Image.open(tmp_path / "demo" / "demo.gif") as animation:
+        assert animation.n_frames > 10
     assert not list((tmp_path / "demo").glob("*.new"))
+
+    # the report is that of a replay, and the folder a run for the other commands
+    report = (tmp_path / "demo" / "report.html").read_text()
+    for a, b in summary["closures_received"]:
+        assert f'"a":{a},"b":{b},"accepted":true' in report
+    exported = gpgmap(executables, "export", "demo", "--to", "ply", cwd=tmp_path)
+    assert exported.returncode == 0, exported.stderr
 
 
 def test_a_wrong_call_is_one_line_with_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,8 +20,8 @@ from gpgmap_ros.config import (
     settings,
     with_settings,
 )
-from gpgmap_ros.config_file import config_yaml, load_config, parse_yaml, save_config
-from gpgmap_ros.setting import Value
+from gpgmap_ros.config.schema import Value
+from gpgmap_ros.config.yaml import config_yaml, load_config, parse_yaml, save_config
 
 
 def test_every_setting_says_what_it_means_and_every_number_has_a_range() -> None:
@@ -218,7 +218,7 @@ def test_aliases_are_refused_before_they_multiply(tmp_path: Path) -> None:
         ("a: &a {b: *a}", "aliases"),
         ("x: " + "9" * 5_000, "not valid YAML"),
         ("x: 2026-99-99", "not valid YAML"),
-        ("x" * 2_000_000, "no file of settings"),
+        ("x" * 2_000_000, "not a settings file"),
         ("x: !!python/object/apply:os.system [true]", "could not determine a constructor"),
         ("x: \x00", "not valid YAML"),
     ],
@@ -226,3 +226,10 @@ def test_aliases_are_refused_before_they_multiply(tmp_path: Path) -> None:
 def test_hostile_yaml_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_yaml(text)
+
+
+def test_the_former_home_of_yaml_files_still_works_and_says_so() -> None:
+    import gpgmap_ros.config_file as former
+
+    with pytest.warns(DeprecationWarning, match=r"use gpgmap_ros\.config\.yaml\.load_config"):
+        assert former.load_config is load_config

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpgmap_ros.closure.process import ClosureProcess
-from gpgmap_ros.closure.requests import GlobalMap, MakeGlobalMap
 from gpgmap_ros.config import Config
 from gpgmap_ros.interpreter import module_command
+from gpgmap_ros.slam.closure_messages import GlobalMap, MakeGlobalMap
+from gpgmap_ros.slam.closure_process import ClosureProcess
 
 TIMEOUT = 120.0
 MODULES = ("scipy", "numpy", "yaml", "numba", "pickle", "json", "rclpy", "gpgmap_ros_extra")

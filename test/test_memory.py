@@ -11,9 +11,9 @@ from limits import PATIENCE
 PROGRAM = """
 import ctypes, threading
 import numpy as np
-from gpgmap_ros.memory import keep_flat
+from gpgmap_ros.memory import limit_malloc_arenas
 
-assert keep_flat()
+assert limit_malloc_arenas()
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from gpgmap_ros.config import (
 )
 from gpgmap_ros.geometry import apply, inverse, transform_from
 from gpgmap_ros.mapping import ArchiveError
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 CONFIG = Config(
     map_frame="world",
@@ -230,8 +231,8 @@ FAR = transform_from([1e9, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0])
     [
         (np.full((4, 4), np.nan), None, "T_map_sensor must be a finite"),
         (np.eye(3), None, "T_map_sensor must be a finite 4 x 4"),
-        (NOT_RIGID, None, "no rotation matrix"),
-        (MIRROR, None, "no rotation matrix"),
+        (NOT_RIGID, None, "not a rotation matrix"),
+        (MIRROR, None, "not a rotation matrix"),
         (FAR, None, "1e\\+09 m away"),
         (ABOVE, np.full((6, 6), np.nan), "covariance is not finite"),
     ],
@@ -368,8 +369,8 @@ def test_what_cannot_be_loaded_changes_nothing(tmp_path: Path) -> None:
     elsewhere = MappingPipeline(other)
     for name, message in (
         ("yard", "damaged"),
-        ("none", "there is no such file"),
-        ("../yard", "is no name for a map"),
+        ("none", "no such file"),
+        ("../yard", "is not a valid map name"),
     ):
         with pytest.raises(ArchiveError, match=message):
             pipeline.load(name)
@@ -395,3 +396,9 @@ def test_warming_up_leaves_no_trace(tmp_path: Path) -> None:
     pipeline.warm_up()
     assert pipeline.gpgmap() is None
     assert not (tmp_path / "maps").exists()
+
+
+def test_the_old_home_still_gives_the_pipeline_with_a_warning() -> None:
+    old = importlib.import_module("gpgmap_ros.pipeline")
+    with pytest.warns(DeprecationWarning, match=r"use gpgmap_ros\.slam\.MappingPipeline"):
+        assert old.MappingPipeline is MappingPipeline

@@ -15,8 +15,9 @@ compile() { # compile VERSION-OF-PYTHON ARGUMENTS...
         --python-version "$version" "$@"
 }
 compile 3.11 --universal build.in --output-file build.lock.txt
-compile 3.11 --universal run.in --output-file run.lock.txt
+compile 3.11 --universal run.in --constraints build.lock.txt --output-file run.lock.txt
 compile 3.11 --universal dev.in --constraints run.lock.txt --output-file dev.lock.txt
+compile 3.11 --universal docs.in --constraints dev.lock.txt --output-file docs.lock.txt
 compile 3.11 --universal sbom.in --output-file sbom.lock.txt
 linux="--python-platform x86_64-manylinux_2_28"
 # shellcheck disable=SC2086

@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-from gpgmap_ros.config_file import config_table, config_yaml
+from gpgmap_ros.config.yaml import config_table, config_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 START, END = "<!-- settings: made by `make docs` -->\n", "<!-- end of settings -->\n"

@@ -1,9 +1,10 @@
 """Make or mend the environments: pinned packages, ROS 2 Jazzy, the interface packages that pip lacks, and this project.
 
-    setup_environment.py [run | dev | robot]
+    setup_environment.py [run | dev | docs | robot]
 
-run: what the demo and the node need. dev: tests and checks on top. robot: a second environment, .venv-robot, with the
-versions that a robot has (Ubuntu 24.04 and its rosdep keys) and none of the packages that it lacks.
+run: what the demo and the node need. dev: tests and checks on top. docs: the documentation site on top of that.
+robot: a second environment, .venv-robot, with the versions that a robot has (Ubuntu 24.04 and its rosdep keys) and
+none of the packages that it lacks.
 
 Run through `make setup` (or any target that needs it). Standard library only. Every interpreter is started with -P:
 modules that lie in the working directory are not imported. Every step is recorded when it is
@@ -217,6 +218,10 @@ def install_tools(environment: Environment) -> None:
     install(environment, "dev.lock.txt", "test and check tools")
 
 
+def install_site_tools(environment: Environment) -> None:
+    install(environment, "docs.lock.txt", "documentation tools")
+
+
 def install_robot_packages(environment: Environment) -> None:
     install(environment, "robot.lock.txt", "a robot's versions")
 
@@ -314,6 +319,7 @@ RUN_STEPS = (
     *PROJECT_STEPS,
 )
 DEV_STEPS = (*RUN_STEPS, Step("tools", (REQUIREMENTS / "dev.lock.txt",), install_tools, clean=True))
+DOCS_STEPS = (*DEV_STEPS, Step("docs", (REQUIREMENTS / "docs.lock.txt",), install_site_tools, clean=True))
 # After ROS: its list names a newer PyYAML than a robot has.
 ROBOT_STEPS = (
     VENV_STEP,
@@ -322,8 +328,9 @@ ROBOT_STEPS = (
     *PROJECT_STEPS,
 )
 PROFILES = {
-    "run": Profile(".venv", RUN_STEPS, disk_gb=1.6),
-    "dev": Profile(".venv", DEV_STEPS, disk_gb=3.2),
+    "run": Profile(".venv", RUN_STEPS, disk_gb=2.4),
+    "dev": Profile(".venv", DEV_STEPS, disk_gb=3.8),
+    "docs": Profile(".venv", DOCS_STEPS, disk_gb=3.8),
     "robot": Profile(".venv-robot", ROBOT_STEPS, disk_gb=1.6, pythons=((3, 12),)),
 }
 

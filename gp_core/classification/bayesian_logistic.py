@@ -21,8 +21,9 @@ from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
 from gp_core.classification.weights import WeightPosterior, feature_weights, laplace_weights
 from gp_core.estimators import Inputs, query_inputs, report
-from gp_core.optimize import Optimum, minimize
+from gp_core.optimize import Optimum
 from gp_core.parameters import Bounds, Parameter, Parametrised, Values
+from gp_core.search import SearchSettings, check_optimizer, maximize_likelihood
 
 SCALE_BOUNDS = (1e-6, 1e6)
 """Range of the factor on the prior covariance that "lbfgs" searches."""
@@ -100,8 +101,7 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
     def fit(self, X: Inputs, y: npt.ArrayLike) -> BayesianLogisticRegression:
         """The posterior from X (N, D) and labels y (N,)."""
         link = choose(LINKS, self.link, "link")
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
+        check_optimizer(self.optimizer)
         max_iter = integer_at_least(self.max_iter, 1, "max_iter")
         points, codes = fit_inputs_and_labels(self, X, y)
         self._link = link
@@ -116,8 +116,8 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
         self.posteriors_ = tuple(fit.posterior for fit in fits)
         self._bases = tuple(fit.features.basis for fit in fits)
         self.basis_ = self._bases[0] if len(fits) == 1 else self._bases
-        self.weights_mean_ = _squeezed([q.mean for q in self.posteriors_])
-        self.weights_covariance_ = _squeezed([q.root @ q.root.T for q in self.posteriors_])
+        self.weights_mean_ = _squeeze([q.mean for q in self.posteriors_])
+        self.weights_covariance_ = _squeeze([q.root @ q.root.T for q in self.posteriors_])
         scales = np.array([float(fit.features.prior_scale) for fit in fits])
         self.prior_scale_ = float(scales[0]) if len(scales) == 1 else scales
         self.log_marginal_likelihood_value_ = sum(q.log_evidence for q in self.posteriors_)
@@ -168,8 +168,8 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
     def predict_latent(self, X: Inputs, return_std: bool = False) -> Any:
         """Posterior mean of w'φ(x): (M,), or (M, C) for C > 2 classes; with its deviation if asked for."""
         moments = self._latent(X)
-        mean = _squeezed([m for m, _ in moments], axis=1)
-        return (mean, _squeezed([np.sqrt(v) for _, v in moments], axis=1)) if return_std else mean
+        mean = _squeeze([m for m, _ in moments], axis=1)
+        return (mean, _squeeze([np.sqrt(v) for _, v in moments], axis=1)) if return_std else mean
 
     def _latent(self, X: Any) -> list[tuple[Array, Array]]:
         check_is_fitted(self)
@@ -214,19 +214,17 @@ def _fit(
     if not learn:
         return _Fit(posterior(start, basis(X)), start, None)
 
-    def negative(theta: Array) -> tuple[float, Array]:
-        features = start.with_theta(theta)
+    def likelihood(features: _Features, gradient: bool) -> tuple[float, Array]:
         Phi = features.basis(X)
         q = posterior(features, Phi)
         by_basis = np.zeros(0)
         if features.basis.n_theta:
             by_basis = features.basis.theta_vjp(X, feature_weights(Phi, y, link, q))
-        return -q.log_evidence, -np.append(q.slope, by_basis)
+        return q.log_evidence, np.append(q.slope, by_basis)
 
-    optimum = minimize(negative, start.theta, start.bounds, max_iterations=max_iter, tolerance=1e-5)
-    learned = start.with_theta(optimum.x)
+    learned, optimum = maximize_likelihood(start, likelihood, SearchSettings(max_iter, tolerance=1e-5))
     return _Fit(posterior(learned, learned.basis(X)), learned, optimum)
 
 
-def _squeezed(parts: list[Array], axis: int = 0) -> Array:
+def _squeeze(parts: list[Array], axis: int = 0) -> Array:
     return parts[0] if len(parts) == 1 else np.stack(parts, axis=axis)

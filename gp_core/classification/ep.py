@@ -45,16 +45,8 @@ def expectation_propagation(
 
     start = start or laplace(K, y, link, offset=m, tol=1e-3)
     sites = solve_sites(K, start, project, tol=tol, max_iter=max_iter)
-    return LatentPosterior(
-        alpha=sites.posterior.alpha,
-        mean=sites.posterior.mean,
-        w=sites.w,
-        factor=sites.posterior.factor,
-        log_evidence=_log_evidence(sites, link.tilted(y, sites.cavity.mean + m, sites.cavity.variance)[0]),
-        skewness=None,
-        converged=sites.converged,
-        iterations=sites.iterations,
-    )
+    log_z = link.tilted(y, sites.cavity.mean + m, sites.cavity.variance)[0]
+    return sites.latent_posterior(_log_evidence(sites, log_z))
 
 
 def _log_evidence(sites: Sites, log_z: Array) -> float:

@@ -19,12 +19,13 @@ from gp_core.classification.posterior import NOT_PSD, PSD_REMEDY, LatentPosterio
 from gp_core.classification.variational import variational
 from gp_core.kernels import Kernel
 from gp_core.linalg import cholesky
-from gp_core.optimize import Objective, Optimum, minimize
+from gp_core.optimize import Optimum
 from gp_core.parallel import single_threaded_blas
 from gp_core.parameters import Parametrised
 from gp_core.priors import Prior, log_prior
 from gp_core.regression.means import Mean
-from gp_core.scales import DataScale, search_space
+from gp_core.scales import DataScale
+from gp_core.search import SearchSettings, maximize_likelihood
 
 Inference = Callable[..., LatentPosterior]
 """(K, y, link, start, offset=m) -> q."""
@@ -120,12 +121,9 @@ def fit_binary_gp(
     link: Link,
     inference: Inference,
     *,
-    learn: bool,
+    settings: SearchSettings | None,
     start_from_data: bool,
     priors: Mapping[str, Prior] | None,
-    n_restarts: int,
-    max_iter: int,
-    rng: np.random.Generator | None,
 ) -> BinaryGP:
     """The posterior under the hyperparameters that maximise the approximate evidence (times their prior).
 
@@ -134,66 +132,30 @@ def fit_binary_gp(
     y: (N,) labels -1, +1
     link: p(y | f)
     inference: one of INFERENCE
-    learn: whether to learn the hyperparameters
+    settings: of the search; None keeps the hyperparameters
     start_from_data: whether the search begins where the scale of the inputs suggests, not at those of `prior`
     priors: hyperparameter name -> Prior
-    n_restarts: further starts, drawn in the scale of the inputs
-    max_iter: iterations per start
-    rng: source of the restarts
     """
-    with single_threaded_blas():
-        return _fit(prior, X, y, link, inference, learn, start_from_data, priors, n_restarts, max_iter, rng)
-
-
-def _fit(
-    prior: LatentPrior,
-    X: Any,
-    y: Array,
-    link: Link,
-    inference: Inference,
-    learn: bool,
-    start_from_data: bool,
-    priors: Mapping[str, Prior] | None,
-    n_restarts: int,
-    max_iter: int,
-    rng: np.random.Generator | None,
-) -> BinaryGP:
     optimum = None
     last: LatentPosterior | None = None
-    if learn and prior.n_theta:
-        # A latent function has no unit but that of the link, so only the inputs set a scale.
-        space = search_space(prior, DataScale(X))
 
-        @_remember_last
-        def negative(theta: Array) -> tuple[float, Array]:
-            nonlocal last
-            trial = prior.with_theta(theta)
-            value, gradient, last = evidence_and_gradient(trial, X, y, link, inference, last)
-            log_p, log_p_gradient = log_prior(priors, trial)
-            return -value - log_p, -gradient - log_p_gradient
-
-        def value(theta: Array) -> float:
-            trial = prior.with_theta(theta)
+    def likelihood(trial: LatentPrior, gradient: bool) -> tuple[float, Array]:
+        nonlocal last
+        log_p, log_p_gradient = log_prior(priors, trial)
+        if not gradient:  # far from the last point, which would be no help
             q = inference(trial.kernel(X), y, link, None, offset=trial.offset(X))
-            return -q.log_evidence - log_prior(priors, trial)[0]
+            return q.log_evidence + log_p, log_p_gradient
+        value, slope, last = evidence_and_gradient(trial, X, y, link, inference, last)
+        return value + log_p, slope + log_p_gradient
 
-        optimum = minimize(
-            negative,
-            None if start_from_data else prior.theta,
-            space.bounds,
-            n_restarts=n_restarts,
-            max_iterations=max_iter,
-            rng=rng,
-            tolerance=TOLERANCE,
-            restarts=space.restarts,
-            candidates=space.candidates,
-            value=value,
-        )
-        prior = prior.with_theta(optimum.x)
-    K = prior.kernel(X)
-    # Inference never inverts K, so a matrix that is not a covariance could pass it unnoticed.
-    cholesky(K, what=NOT_PSD, remedy=PSD_REMEDY)
-    return BinaryGP(prior, link, X, inference(K, y, link, last, offset=prior.offset(X)), optimum)
+    with single_threaded_blas():
+        if settings is not None and prior.n_theta:
+            # A latent function has no unit but that of the link, so only the inputs set a scale.
+            prior, optimum = maximize_likelihood(prior, likelihood, settings, DataScale(X), start_from_data)
+        K = prior.kernel(X)
+        # Inference never inverts K, so a matrix that is not a covariance could pass it unnoticed.
+        cholesky(K, what=NOT_PSD, remedy=PSD_REMEDY)
+        return BinaryGP(prior, link, X, inference(K, y, link, last, offset=prior.offset(X)), optimum)
 
 
 def evidence_and_gradient(
@@ -215,19 +177,6 @@ def evidence_and_gradient(
         if prior.mean.n_theta:
             gradient = np.concatenate([gradient, prior.mean.theta_vjp(X, by_mean[:, None])])
         return posterior.log_evidence, gradient, posterior
-
-
-def _remember_last(objective: Objective) -> Objective:
-    """The objective, which answers at once when it is asked twice for the same point in a row."""
-    asked: tuple[Array, tuple[float, Array]] | None = None
-
-    def remembered(theta: Array) -> tuple[float, Array]:
-        nonlocal asked
-        if asked is None or not np.array_equal(theta, asked[0]):
-            asked = theta.copy(), objective(theta)
-        return asked[1]
-
-    return remembered
 
 
 def _batches(m: int, n: int) -> Iterator[slice]:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from gp_core.arrays import Array, as_vector, integer_at_least
 from gp_core.classification.gp_binary import (
     INFERENCE,
+    TOLERANCE,
     LatentPrior,
     evidence_and_gradient,
     fit_binary_gp,
@@ -28,6 +29,7 @@ from gp_core.estimators import Inputs, NamedKernelParameters, default_kernel, ge
 from gp_core.kernels import Kernel
 from gp_core.priors import Prior
 from gp_core.regression.means import Mean, as_mean
+from gp_core.search import SearchSettings, check_optimizer
 
 
 class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -120,12 +122,9 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
         kernel = default_kernel(self.kernel)
         inference = choose(INFERENCE, self.inference, "inference")
         link = choose(LINKS, self.link, "link")
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
-        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
-        max_iter = integer_at_least(self.max_iter, 1, "max_iter")
+        check_optimizer(self.optimizer)
+        settings = SearchSettings.of(self, TOLERANCE)
         points, codes = fit_inputs_and_labels(self, X, y, kernel)
-        rng = generator(self.random_state) if n_restarts else None
         self.models_ = tuple(
             fit_binary_gp(
                 LatentPrior(kernel, mean),
@@ -133,12 +132,9 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
                 signs(codes, code),
                 link,
                 inference,
-                learn=self.optimizer is not None,
+                settings=None if self.optimizer is None else settings,
                 start_from_data=self.kernel is None,
                 priors=self.priors,
-                n_restarts=n_restarts,
-                max_iter=max_iter,
-                rng=rng,
             )
             for code, mean in zip(
                 one_vs_rest(len(self.classes_)), means_of_classes(self.mean, len(self.classes_)), strict=True

@@ -11,7 +11,7 @@ from gp_core.arrays import Array
 from gp_core.classification.links import Link
 from gp_core.classification.posterior import LatentPosterior, prior_times_sites
 from gp_core.irls import Rows, irls
-from gp_core.linalg import applied
+from gp_core.linalg import matrix_vector
 
 SHRINK = (*(0.7**k for k in range(33)), 0.0)
 """Multiples of a guess that are tried as a start."""
@@ -45,7 +45,7 @@ def laplace(
     offset = np.zeros_like(y) if offset is None else offset
     mode = _Mode(K, y, link, offset)
     alphas = [link.derivatives(y, offset).d1] + ([] if start is None else [start.alpha])
-    guesses = [np.stack([alpha, applied(K, alpha)])[None] for alpha in alphas]
+    guesses = [np.stack([alpha, matrix_vector(K, alpha)])[None] for alpha in alphas]
     # Newton crawls along the link's flat tails where K is large, or has changed since the old mode.
     rows = np.zeros(1, dtype=np.intp)
     state = max((c * g for g in guesses for c in SHRINK), key=lambda s: mode.value(s, rows)[0])
@@ -108,5 +108,5 @@ class _Mode:
         # Rasmussen & Williams algorithm 3.1: b = W f + ∇ log p, a = b - √W B⁻¹ √W K b.
         root = np.sqrt(self.w)
         b = self.w * f + d1
-        a = b - root * self.factor.solve(root * applied(self.K, b))
-        return np.stack([a - alpha, applied(self.K, a) - f])
+        a = b - root * self.factor.solve(root * matrix_vector(self.K, b))
+        return np.stack([a - alpha, matrix_vector(self.K, a) - f])

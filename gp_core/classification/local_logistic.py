@@ -23,12 +23,15 @@ from gp_core.classification.logistic_fit import (
     probabilities,
     weight_sensitivity,
 )
-from gp_core.estimators import Inputs, NamedKernelParameters, generator, query_inputs, report
+from gp_core.estimators import Inputs, NamedKernelParameters, query_inputs, report
 from gp_core.kernels import Kernel
-from gp_core.optimize import Optimum, minimize
+from gp_core.optimize import Optimum
+from gp_core.search import SearchSettings, check_optimizer, maximize_likelihood
 
 _BATCH_ENTRIES = 1_000_000
 """Numbers per temporary array that a batch of queries may take."""
+_FINE = 1e-20
+"""Newton decrement at which a left-out fit ends: what it starts from must not show in the bandwidth's likelihood."""
 
 
 class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -115,8 +118,7 @@ class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstima
             raise ValueError(f"degree must be 0 or 1, got {self.degree}")
         if non_negative(self.alpha, "alpha") == 0.0 and self.degree > 0:
             raise ValueError("alpha must be > 0: near a border between classes the slopes have no maximum")
-        if self.optimizer not in ("loo", None):
-            raise ValueError(f'optimizer must be "loo" or None, got {self.optimizer!r}')
+        check_optimizer(self.optimizer, "loo")
         points, self._codes = fit_inputs_and_labels(self, X, y, self.kernel)
         if not isinstance(points, np.ndarray) and self.degree > 0:
             raise ValueError("there are no slopes over sets or strings: use degree=0")
@@ -126,29 +128,13 @@ class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstima
         self._start: Array | None = None
         self.optimum_: Optimum | None = None
         if self.optimizer == "loo" and kernel.n_theta and len(points) > 2:
-            kernel, self.optimum_ = self._learn(kernel)
+            settings = SearchSettings.of(self, tolerance=1e-4)
+            kernel, self.optimum_ = maximize_likelihood(kernel, self._left_out, settings)
         self.kernel_ = kernel
         self.loo_log_likelihood_ = self._left_out(kernel, gradient=False)[0] / len(points)
         self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.evaluations)
         report(self.optimum_, 0.0)
         return self
-
-    def _learn(self, kernel: Kernel) -> tuple[Kernel, Optimum]:
-        def negative(theta: Array) -> tuple[float, Array]:
-            value, gradient = self._left_out(kernel.with_theta(theta), gradient=True)
-            return -value, -gradient
-
-        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
-        optimum = minimize(
-            negative,
-            kernel.theta,
-            kernel.bounds,
-            n_restarts=n_restarts,
-            rng=generator(self.random_state) if n_restarts else None,
-            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
-            tolerance=1e-4,
-        )
-        return kernel.with_theta(optimum.x), optimum
 
     def _left_out(self, kernel: Kernel, gradient: bool) -> tuple[float, Array]:
         """Σ_n log p(y_n | the other points), and its gradient by theta (P,) if asked for."""
@@ -157,7 +143,7 @@ class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstima
         n, C = len(Phi), len(self.classes_)
         value, slope = 0.0, np.zeros(kernel.n_theta)
         starts = np.zeros((n, 1 if C == 2 else C, Phi.shape[1])) if self._start is None else self._start
-        self._start = np.empty_like(starts)
+        ends = np.empty_like(starts)
         for rows in self._batches(n):
             log_k = kernel.log(X[rows], X)
             own = np.arange(len(log_k)), np.arange(rows.start, rows.stop)
@@ -168,8 +154,8 @@ class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstima
                     "a point has no neighbour that weighs anything: give a kernel that decays more slowly"
                 )
             weights = np.exp(log_k - log_sum[:, None])
-            result = fit_logistic(Phi, self._codes, C, weights, penalty, start=starts[rows])
-            w = self._start[rows] = result.state
+            result = fit_logistic(Phi, self._codes, C, weights, penalty, start=starts[rows], tol=_FINE)
+            w = ends[rows] = result.state
             eta = np.einsum("blf,bf->lb", w, Phi[rows])
             log_p = log_probabilities(eta)[self._codes[rows], np.arange(len(w))]
             value += float(log_p.sum())
@@ -180,6 +166,8 @@ class LocalLogisticRegression(NamedKernelParameters, ClassifierMixin, BaseEstima
                 S *= np.exp(-log_sum)[:, None]
                 S[own] = 0.0
                 slope += kernel.theta_vjp(X[rows], S, X)
+        # Kept only when every row has its end: a bandwidth that is refused half-way leaves nothing behind.
+        self._start = ends
         return value, slope
 
     # -- prediction ------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from gp_core.arrays import Array
-from gp_core.linalg import Cholesky, applied, cholesky, mirror_lower
+from gp_core.linalg import Cholesky, cholesky, matrix_vector, mirror_lower
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class LatentPosterior:
         pull = self.alpha
         if self.skewness is not None:
             s = 0.5 * shrink * self.skewness
-            pull = pull + 2.0 * s + 4.0 * blas.dsymv(1.0, G, applied(K, s), lower=1)  # α + 2u
+            pull = pull + 2.0 * s + 4.0 * blas.dsymv(1.0, G, matrix_vector(K, s), lower=1)  # α + 2u
         G = blas.dsyr2(0.25, self.alpha, pull, a=G, lower=1, overwrite_a=1)
         mirror_lower(G)
         return G.T, 0.5 * (self.alpha + pull)  # G in C order
@@ -134,10 +134,10 @@ def marginals(K: Array, nu: Array, w: Array) -> Marginals:
     factor = prior_times_sites(K, w)
     root = np.sqrt(w)
     # α = ν - √w B⁻¹ √w K ν (Rasmussen & Williams 3.27).
-    alpha = nu - root * factor.solve(root * applied(K, nu))
+    alpha = nu - root * factor.solve(root * matrix_vector(K, nu))
     inverse = factor.inverse()
     kept = np.diagonal(inverse).copy()
     # V_ii = (1 - (B⁻¹)_ii) / w_i, and the same without the cancellation where w_i V_ii is small.
     inverse *= K
     variance = np.where(kept < 0.9, (1.0 - kept) / w, (inverse @ root) / root)
-    return Marginals(factor, alpha, applied(K, alpha), variance, kept)
+    return Marginals(factor, alpha, matrix_vector(K, alpha), variance, kept)

@@ -62,6 +62,20 @@ class Sites:
     converged: bool
     iterations: int
 
+    def latent_posterior(self, log_evidence: float) -> LatentPosterior:
+        """q under these sites, with the evidence that the method gives it."""
+        q = self.posterior
+        return LatentPosterior(
+            alpha=q.alpha,
+            mean=q.mean,
+            w=self.w,
+            factor=q.factor,
+            log_evidence=log_evidence,
+            skewness=None,
+            converged=self.converged,
+            iterations=self.iterations,
+        )
+
 
 def solve_sites(K: Array, start: LatentPosterior, project: Projection, *, tol: float, max_iter: int) -> Sites:
     """Sites whose posterior marginals equal their projections, all updated at once.

@@ -24,8 +24,9 @@ from gp_core.classification.predictive import Averager
 from gp_core.classification.sparse_gp import SparseBound, SparseModel, Whitened
 from gp_core.estimators import Inputs, NamedKernelParameters, default_kernel, generator, query_inputs, report
 from gp_core.kernels import RBF, Kernel
-from gp_core.optimize import Optimum, minimize
+from gp_core.optimize import Optimum
 from gp_core.parallel import single_threaded_blas
+from gp_core.search import SearchSettings, check_optimizer, maximize_likelihood
 
 _ROUGH = 1e-2
 """Gain of the bound below which a posterior is good enough while the hyperparameters are searched."""
@@ -129,8 +130,7 @@ class SparseGaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, Ba
     def fit(self, X: Inputs, y: npt.ArrayLike) -> SparseGaussianProcessClassifier:
         """Learn from X (N, D), or N objects, and labels y (N,)."""
         link = choose(LINKS, self.link, "link")
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
+        check_optimizer(self.optimizer)
         n_inducing = integer_at_least(self.n_inducing, 1, "n_inducing")
         n_learning = integer_at_least(self.n_learning, 1, "n_learning")
         max_iter = integer_at_least(self.max_iter, 1, "max_iter")
@@ -211,15 +211,15 @@ def _learn(
     """Hyperparameters that maximise the bound on the points to learn by, and the posterior found with them."""
     last: Whitened | None = None
 
-    def negative(theta: Array) -> tuple[float, Array]:
+    def likelihood(prior: LatentPrior, gradient: bool) -> tuple[float, Array]:
         nonlocal last
-        model = SparseModel(prior.with_theta(theta), Z)
+        model = SparseModel(prior, Z)
         bound = model.fit(X, y, link, last, tol=_ROUGH, max_iter=50)
         last = bound.q
-        return -bound.value, -model.gradient(X, y, link, bound.q)
+        return bound.value, model.gradient(X, y, link, bound.q)
 
-    optimum = minimize(negative, prior.theta, prior.bounds, max_iterations=max_iter, tolerance=1e-3)
-    return prior.with_theta(optimum.x), optimum, last
+    learned, optimum = maximize_likelihood(prior, likelihood, SearchSettings(max_iter, tolerance=1e-3))
+    return learned, optimum, last
 
 
 def _kernel_for(kernel: Kernel | None, X: Any) -> Kernel:

@@ -53,16 +53,8 @@ def variational(
     q = sites.posterior
     # KL(q || N(0, K)) = (tr B⁻¹ - N + α'K α + log|B|) / 2
     divergence = 0.5 * (np.sum(q.kept - 1.0) + q.alpha @ q.mean + q.factor.log_determinant)
-    return LatentPosterior(
-        alpha=q.alpha,
-        mean=q.mean,
-        w=sites.w,
-        factor=q.factor,
-        log_evidence=float(np.sum(_expected_log_p(y, link, q.mean + m, q.variance)) - divergence),
-        skewness=None,
-        converged=sites.converged,
-        iterations=sites.iterations,
-    )
+    expected = float(np.sum(_expected_log_p(y, link, q.mean + m, q.variance)))
+    return sites.latent_posterior(expected - float(divergence))
 
 
 def _expected_log_p(y: Array, link: Link, mean: Array, variance: Array) -> Array:

@@ -12,11 +12,14 @@
 
 from gp_core.grid.axes import Grid
 from gp_core.grid.blocks import Blocks
-from gp_core.grid.data import Intake
-from gp_core.grid.gp import GridGP
+from gp_core.grid.grid_gp import GridGP
 from gp_core.grid.hyperparameters import Fit
+from gp_core.grid.observations import Intake
 from gp_core.grid.posterior import GridPosterior
-from gp_core.grid.solvers import Tiles
+from gp_core.grid.tile_solver import Tiles
+from gp_core.grid.tiled_statistics import Lattice, TiledStatistics
 from gp_core.grid.tiles import TileSize
+from gp_core.grid.workers import Workers
 
-__all__ = ["Blocks", "Fit", "Grid", "GridGP", "GridPosterior", "Intake", "TileSize", "Tiles"]
+__all__ = ["Blocks", "Fit", "Grid", "GridGP", "GridPosterior", "Intake", "Lattice", "TileSize", "TiledStatistics",
+           "Tiles", "Workers"]  # fmt: skip

@@ -8,6 +8,7 @@ the same kernel, so that maps merge and a window moves without resampling anythi
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +62,16 @@ class Grid:
         return np.stack(np.meshgrid(self.x, self.y), axis=-1)
 
     def moved(self, cells_y: int, cells_x: int) -> Grid:
-        """The same window, shifted by whole cells."""
+        """Deprecated name of `shift`."""
+        warnings.warn(
+            "Grid.moved is deprecated and will be removed in version 0.3: use Grid.shift",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.shift(cells_y, cells_x)
+
+    def shift(self, cells_y: int, cells_x: int) -> Grid:
+        """The grid of the same size, shifted by whole cells."""
         x, y = self.origin
         return Grid(
             (x + cells_x * self.resolution, y + cells_y * self.resolution), self.shape, self.resolution

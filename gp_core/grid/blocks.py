@@ -1,4 +1,4 @@
-"""What a map knows, to be kept, sent or looked at: the statistics of the blocks that have points."""
+"""The statistics of the non-empty blocks of a map as arrays, to be saved, sent or added to another map."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Blocks:
 
 
 def blocks_of(s: Statistics) -> Blocks:
+    """The blocks with points of a window."""
     at = np.nonzero(s.weights[..., 0, 0] > 0.0)
     index = np.column_stack([at[0] + s.y.first, at[1] + s.x.first]).astype(np.int64)
     spacing = np.array([s.x.spacing, s.y.spacing])

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gp_core.arrays import Array
-from gp_core.grid.markov.prior import MarkovPrior
-from gp_core.grid.prior import Prior, make_prior
-from gp_core.grid.solvers import CandidateEvidence
+from gp_core.grid.marginal_likelihood import CandidateLikelihood
+from gp_core.grid.prior import Prior
+from gp_core.grid.solvers import make_prior
 from gp_core.grid.statistics import COUNT, Statistics
 from gp_core.grid.workers import single_threaded_blas
 from gp_core.kernels import Kernel
@@ -47,35 +47,26 @@ class Fit:
 
 
 def fit(
-    prior: Prior | MarkovPrior,
-    likelihood: CandidateEvidence,
+    prior: Prior,
+    likelihood: CandidateLikelihood,
     s: Statistics,
     fit_noise: bool,
     max_iterations: int,
-    coarsest: float,
+    min_blocks_per_length: float,
 ) -> Fit:
     """Maximise the likelihood over theta (P,) and, with `fit_noise`, the noise factor.
 
     likelihood: of another prior on the same lattice, as the solver of `prior` makes it
-    coarsest: blocks per correlation length below which a kernel is out of bounds for this lattice
+    min_blocks_per_length: blocks per correlation length below which a kernel is out of bounds for this lattice
     """
     if not (s.totals[..., COUNT] > 0.0).any():
         raise ValueError("there are no data to learn hyperparameters from: update the map first")
-    P = prior.kernel.theta.size
-    start = prior.kernel.theta
-    bounds = np.stack(
-        [
-            np.maximum(prior.kernel.bounds[:, 0], start - THETA_RANGE),
-            np.minimum(prior.kernel.bounds[:, 1], start + THETA_RANGE),
-        ],
-        axis=1,
-    )
-    if fit_noise:
-        bounds = np.vstack([bounds, [-NOISE_RANGE, NOISE_RANGE]])
+    kernel = prior.kernel
+    P = kernel.theta.size
 
     def objective(x: Array) -> tuple[float, Array]:
-        candidate = make_prior(prior.kernel.with_theta(x[:P]), prior.spacing, information=prior.information)
-        if min(candidate.scale[k] / candidate.spacing[k] for k in (0, 1)) < coarsest:
+        candidate = make_prior(kernel.with_theta(x[:P]), prior.spacing, information=prior.information)
+        if min(candidate.scale[k] / candidate.spacing[k] for k in (0, 1)) < min_blocks_per_length:
             raise ValueError(
                 "the length scale is too short for this lattice: make a new map with this kernel"
             )
@@ -87,12 +78,14 @@ def fit(
         return -found.value / count, -gradient / count
 
     count = max(1.0, float(s.totals[..., COUNT].sum()))
-    start = np.append(start, 0.0) if fit_noise else start
+    start = np.append(kernel.theta, 0.0) if fit_noise else kernel.theta
     with single_threaded_blas():
         initial = -objective(start)[0] * count
-        best = minimize(objective, start, bounds, max_iterations=max_iterations, tolerance=1e-5)
+        best = minimize(
+            objective, start, _bounds(kernel, fit_noise), max_iterations=max_iterations, tolerance=1e-5
+        )
     return Fit(
-        kernel=prior.kernel.with_theta(best.x[:P]),
+        kernel=kernel.with_theta(best.x[:P]),
         noise_factor=float(np.exp(best.x[P])) if fit_noise else 1.0,
         log_likelihood=-best.value * count,
         initial_log_likelihood=initial,
@@ -102,3 +95,11 @@ def fit(
         evaluations=best.evaluations,
         at_bound=best.at_bound,
     )
+
+
+def _bounds(kernel: Kernel, fit_noise: bool) -> Array:
+    """(P, 2) or (P + 1, 2) smallest and largest value of each parameter."""
+    low = np.maximum(kernel.bounds[:, 0], kernel.theta - THETA_RANGE)
+    high = np.minimum(kernel.bounds[:, 1], kernel.theta + THETA_RANGE)
+    bounds = np.stack([low, high], axis=1)
+    return np.vstack([bounds, [-NOISE_RANGE, NOISE_RANGE]]) if fit_noise else bounds

@@ -23,30 +23,13 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from gp_core.arrays import Array
+from gp_core.grid.marginal_likelihood import MarginalLikelihood
 from gp_core.grid.normal_matrix import information, safe_inverse
-from gp_core.grid.prior import Prior
 from gp_core.grid.statistics import COUNT, LOG_VARIANCE, Mask, Statistics
+from gp_core.grid.tile_prior import TilePrior
 from gp_core.grid.tiles import SAFE_ORDER, WEIGHT_MOMENTS, TileModel, lag_weights
 from gp_core.grid.tiling import TileField
-from gp_core.grid.trend import trend_moments, trend_products
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What the points say about the trend and the hyperparameters.
-
-    value: log p(z), with the trend at its best estimate
-    trend: (k,) that estimate, of the coefficients of 1, x, y about the centre
-    trend_covariance: (k, k)
-    theta_gradient: (P,) derivative of value by the kernel's theta
-    noise_gradient: derivative of value by the logarithm of a factor on all noise variances
-    """
-
-    value: float
-    trend: Array
-    trend_covariance: Array
-    theta_gradient: Array = field(repr=False)
-    noise_gradient: float
+from gp_core.grid.trend import TrendBasis, trend_products
 
 
 @dataclass(frozen=True)
@@ -61,83 +44,105 @@ class _Set:
     covariance: Array = field(repr=False)
 
 
-def evidence(
-    prior: Prior,
+@dataclass
+class _Terms:
+    """The terms of the sum over tiles.
+
+    sets: the sets of blocks, solved, with the signs of their terms
+    gram: (K, K) Y' R^-1 Y of the points that the terms cover
+    totals: (3,) `Statistics.totals` of these points
+    """
+
+    sets: list[_Set]
+    gram: Array
+    totals: Array
+
+
+def tile_likelihood(
+    prior: TilePrior,
     model: TileModel,
     s: Statistics,
+    basis: TrendBasis,
     *,
-    trend: int = 0,
-    center: tuple[float, float] = (0.0, 0.0),
     noise_factor: float = 1.0,
     tiles: Mask | None = None,
     gradient: bool = True,
-) -> Evidence:
-    """log p(z) and what follows from it.
+) -> MarginalLikelihood:
+    """log p(z), the trend estimated with it, and its derivatives.
 
-    trend: number of basis functions, 0, 1 or 3
     noise_factor: on all noise variances
     tiles: (tiles_y, tiles_x) tiles whose cores to use, independently of each other; all tiles, each given the
         ones before it, if None
     """
-    field_ = TileField(model, s.y, s.x)
-    K = 1 + trend
-    moments = [s.heights, *trend_moments(trend, s, center)]
-    products = trend_products(trend, s, center) / noise_factor
-    with_data = s.weights[:, :, 0, 0] > 0.0
-    visited: Mask = np.zeros(with_data.shape, dtype=np.bool_)
-    gram = np.zeros((K, K))
-    totals = np.zeros(3)
-    sets: list[_Set] = []
-    for j in range(field_.tiling.shape[0]):
-        for i in range(field_.tiling.shape[1]):
-            if tiles is not None and not tiles[j, i]:
-                continue
-            own = _domain(field_, j, i, with_data.shape, core=True)
-            if not with_data[own].any():
-                continue
-            gram += products[own].sum((0, 1))
-            totals += s.totals[own].sum((0, 1))
-            domain = _domain(field_, j, i, with_data.shape, core=False)
-            if tiles is None:
-                before = visited & with_data
-                if before[domain].any():
-                    sets.append(_solve_set(field_, j, i, s, moments, before, noise_factor, -1.0))
-                visited[own] = True
-                sets.append(_solve_set(field_, j, i, s, moments, visited & with_data, noise_factor, 1.0))
-            else:
-                alone: Mask = np.zeros_like(with_data)
-                alone[own] = with_data[own]
-                sets.append(_solve_set(field_, j, i, s, moments, alone, noise_factor, 1.0))
-    for part in sets:
+    terms = _collect_terms(model, s, basis, noise_factor, tiles)
+    gram, totals = terms.gram.copy(), terms.totals
+    for part in terms.sets:
         gram -= part.sign * (part.B.T @ part.eta)
     log_prior = float(np.linalg.slogdet(model.covariance)[1])
-    log_determinant = sum(part.sign * (part.log_determinant + log_prior) for part in sets)
+    log_determinant = sum(part.sign * (part.log_determinant + log_prior) for part in terms.sets)
     beta, beta_covariance = np.zeros(0), np.zeros((0, 0))
-    if trend and totals[COUNT] > 0.0:
+    if basis.count and totals[COUNT] > 0.0:
         beta_covariance = safe_inverse(gram[1:, 1:])
         beta = beta_covariance @ gram[1:, 0]
-    y = np.concatenate([[1.0], -beta]) if trend and beta.size else np.eye(K)[0]
+    y = np.concatenate([[1.0], -beta]) if beta.size else np.eye(1 + basis.count)[0]
     count = totals[COUNT]
     value = -0.5 * float(
         y @ gram @ y + log_determinant + totals[LOG_VARIANCE] + count * np.log(2.0 * np.pi * noise_factor)
     )
-    theta_gradient = np.zeros(prior.kernel.theta.size)
-    noise_gradient = 0.0
-    if gradient:
-        G = np.zeros_like(model.precision)
-        energy = 0.0
-        learned = 0.0
-        for part in sets:
-            gamma = model.precision @ (part.eta @ y)
-            half = model.precision @ part.covariance
-            G += part.sign * (np.outer(gamma, gamma) - model.precision + half @ model.precision)
-            energy += part.sign * float(y @ (2.0 * part.B.T @ part.eta - part.data_energy) @ y)
-            learned += part.sign * (model.rank - float(np.vdot(half, np.eye(model.rank))))
-        own_energy = float(y @ _raw_gram(gram, sets) @ y)
-        noise_gradient = 0.5 * (own_energy - energy) - 0.5 * (count - learned)
-        w = lag_weights(model, 0.5 * G)
-        theta_gradient = prior.torus.theta_gradient(prior.kernel, w)
-    return Evidence(value, beta, beta_covariance, theta_gradient, noise_gradient)
+    if not gradient:
+        return MarginalLikelihood(value, beta, beta_covariance, np.zeros(prior.kernel.theta.size), 0.0)
+    theta_gradient, noise_gradient = _gradients(prior, model, terms.sets, gram, y, count)
+    return MarginalLikelihood(value, beta, beta_covariance, theta_gradient, noise_gradient)
+
+
+def _collect_terms(
+    model: TileModel, s: Statistics, basis: TrendBasis, noise_factor: float, tiles: Mask | None
+) -> _Terms:
+    """Solve the sets of all tiles with data: with and without the tile, or the tile alone if `tiles` are given."""
+    field_ = TileField(model, s.y, s.x)
+    moments = [s.heights, *basis.moments(s)]
+    products = trend_products(basis.count, s, basis.center) / noise_factor
+    with_data = s.weights[:, :, 0, 0] > 0.0
+    visited: Mask = np.zeros(with_data.shape, dtype=np.bool_)
+    out = _Terms([], np.zeros(products.shape[2:]), np.zeros(3))
+    for j, i in np.ndindex(field_.tiling.shape):
+        own = _domain(field_, j, i, with_data.shape, core=True)
+        if (tiles is not None and not tiles[j, i]) or not with_data[own].any():
+            continue
+        out.gram += products[own].sum((0, 1))
+        out.totals += s.totals[own].sum((0, 1))
+        if tiles is None:
+            before = visited & with_data
+            if before[_domain(field_, j, i, with_data.shape, core=False)].any():
+                out.sets.append(_solve_set(field_, j, i, s, moments, before, noise_factor, -1.0))
+            visited[own] = True
+            blocks = visited & with_data
+        else:
+            blocks = np.zeros_like(with_data)
+            blocks[own] = with_data[own]
+        out.sets.append(_solve_set(field_, j, i, s, moments, blocks, noise_factor, 1.0))
+    return out
+
+
+def _gradients(
+    prior: TilePrior, model: TileModel, sets: list[_Set], gram: Array, y: Array, count: float
+) -> tuple[Array, float]:
+    """Derivatives of log p(z) by theta (P,) and by the logarithm of the noise factor.
+
+    gram: (K, K) Y' S^-1 Y; y: (K,) with Y y = z - H beta; count: number of points
+    """
+    G = np.zeros_like(model.precision)
+    energy = 0.0
+    learned = 0.0
+    for part in sets:
+        gamma = model.precision @ (part.eta @ y)
+        half = model.precision @ part.covariance
+        G += part.sign * (np.outer(gamma, gamma) - model.precision + half @ model.precision)
+        energy += part.sign * float(y @ (2.0 * part.B.T @ part.eta - part.data_energy) @ y)
+        learned += part.sign * (model.rank - float(np.vdot(half, np.eye(model.rank))))
+    own_energy = float(y @ _raw_gram(gram, sets) @ y)
+    noise_gradient = 0.5 * (own_energy - energy) - 0.5 * (count - learned)
+    return prior.torus.theta_gradient(prior.kernel, lag_weights(model, 0.5 * G)), noise_gradient
 
 
 def _raw_gram(gram: Array, sets: list[_Set]) -> Array:

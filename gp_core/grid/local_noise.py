@@ -1,4 +1,4 @@
-"""Noise that differs from place to place: grass, stones and steps scatter more than a bare slope.
+"""Noise variance by block: grass, stones and steps scatter more than a bare slope.
 
 Each block b has its own factor s_b on the noise variances of its points, s_b ~ scaled inverse chi-square with nu_0
 degrees of freedom about s_0. Given the map, the squares q_b = E sum (z - f)^2 / r of its n_b points follow from the
@@ -22,11 +22,12 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from gp_core.arrays import Array
+from gp_core.compiled import compiled
 from gp_core.grid.axes import Axis
 from gp_core.grid.interpolation import MOMENTS, ORDER
 from gp_core.grid.mean_tiles import MeanField
 from gp_core.grid.statistics import COUNT, SQUARES, Statistics, overlap
-from gp_core.grid.tiles import SAFE_DEGREE, SAFE_ORDER, lower_degree
+from gp_core.grid.tiles import lower_degree
 from gp_core.optimize import minimize
 
 
@@ -53,8 +54,8 @@ class LocalNoise:
         size = (self.y.count, self.x.count)
         self.factor, self.degrees = np.full(size, self.scale), np.full(size, self.shape)
 
-    def moved(self, x: Axis, y: Axis) -> LocalNoise:
-        """The same in another window."""
+    def copy_to(self, x: Axis, y: Axis) -> LocalNoise:
+        """The factors of another window: what both cover is kept, the rest has the prior's."""
         out = LocalNoise(x, y, self.shape, self.scale, levels=self.levels)
         (to_x, from_x), (to_y, from_y) = overlap(x, self.x), overlap(y, self.y)
         out.factor[to_y, to_x] = self.factor[from_y, from_x]
@@ -62,7 +63,7 @@ class LocalNoise:
         return out
 
     def nominal(self, level: float) -> float:
-        """Level at which to ask for an interval so that it holds the given share of points."""
+        """Nominal level of the interval that contains the given share of the points held out."""
         M = self.levels.size
         if M == 0:
             return level
@@ -80,20 +81,31 @@ class LocalNoise:
         return factor, degrees
 
 
-def learned_noise(noise: LocalNoise, s: Statistics, squares: Array) -> LocalNoise:
-    """The factors that the squares (J, I) of the present residuals, over the present variances, ask for."""
+MAX_BLOCKS = 1000
+"""From which the prior of the factors is estimated: two numbers need no more."""
+
+
+def estimate_noise(noise: LocalNoise, s: Statistics, squares: Array, keep_within: float = 0.0) -> LocalNoise:
+    """Posterior factors from the sums of squares (J, I) of the present residuals over the present variances.
+
+    keep_within: a factor whose logarithm would change by less stays as it is
+    """
     out = LocalNoise(s.x, s.y)
     count = s.totals[..., COUNT]
     some = count > 0.0
     total = squares[some] * noise.factor[some]  # over the variances as they were given
-    out.shape, out.scale = _spread(count[some], total)
+    step = -(-total.size // MAX_BLOCKS)
+    out.shape, out.scale = _fit_prior(count[some][::step], total[::step])
     out.factor[:], out.degrees[:] = out.scale, out.shape
     out.degrees[some] += count[some]
     out.factor[some] = (out.shape * out.scale + total) / out.degrees[some]
+    if keep_within > 0.0:
+        near = some & (np.abs(np.log(out.factor / noise.factor)) < keep_within)
+        out.factor[near] = noise.factor[near]
     return out
 
 
-def _spread(count: Array, squares: Array) -> tuple[float, float]:
+def _fit_prior(count: Array, squares: Array) -> tuple[float, float]:
     """nu_0 and s_0 under which sums of squares (K,) of so many residuals (K,) are most likely."""
 
     def cost(x: Array) -> tuple[float, Array]:
@@ -114,32 +126,58 @@ def _spread(count: Array, squares: Array) -> tuple[float, float]:
 def residual_squares(s: Statistics, coefficients: Array) -> Array:
     """(J, I) sum (z - z_0 - f)^2 / r over the points of each block, for f with monomial coefficients (J, I, 6, 6).
 
-    f = p + q with p of degree 3, whose squares the moments hold exactly; q is so small that they hold its products
-    well enough.
+    f^2 has degree 10 and the moments reach degree 6: its part beyond is replaced by the nearest polynomial, which is
+    exact up to degree 3 of f and close enough beyond, where a mean is small.
     """
-    lower = lower_degree(np.eye(ORDER), SAFE_DEGREE)
-    p = lower @ coefficients @ lower.T
-    q = coefficients.copy()
-    q[..., :SAFE_ORDER, :SAFE_ORDER] -= p
-    W, H = s.weights, s.heights
-    squares = s.totals[..., SQUARES] - 2.0 * (H[..., :SAFE_ORDER, :SAFE_ORDER] * p).sum((-2, -1))
-    squares += (W * _product(p, p)).sum((-2, -1))
-    squares += (W * (2.0 * _product(p, q) + _product(q, q))).sum((-2, -1)) - 2.0 * (H * q).sum((-2, -1))
+    order = _highest_order(coefficients)
+    reach = 2 * order - 1
+    lower = lower_degree(np.eye(reach), MOMENTS - 1) if reach > MOMENTS else np.eye(MOMENTS, reach)
+    lower = np.ascontiguousarray(lower)
+    squares = s.totals[..., SQUARES].copy()
+    _add_squares(s.weights, s.heights, coefficients, lower, order, np.empty((MOMENTS, reach)), squares)
     positive: Array = np.maximum(squares, 0.0)
     return positive
 
 
-def _product(p: Array, q: Array) -> Array:
-    """(..., 7, 7) product of polynomials (..., n, n) and (..., m, m), reduced to degree 6 where it is higher."""
-    n, m = p.shape[-1], q.shape[-1]
-    out = np.zeros((*p.shape[:-2], n + m - 1, n + m - 1))
-    for a in range(n):
-        for b in range(n):
-            out[..., a : a + m, b : b + m] += p[..., a : a + 1, b : b + 1] * q
-    if n + m - 1 > MOMENTS:
-        lower = lower_degree(np.eye(n + m - 1), MOMENTS - 1)
-        out = lower @ out @ lower.T
-    return np.asarray(out)
+def _highest_order(coefficients: Array) -> int:
+    """Number of monomials along an axis that polynomials (J, I, n, n) use: 3 of 6 for quadratic splines."""
+    used = np.abs(coefficients).max(axis=(0, 1)) > 0.0
+    along = np.flatnonzero(used.any(axis=0) | used.any(axis=1))
+    return int(along[-1]) + 1 if along.size else 1
+
+
+@compiled()
+def _add_squares(weights, heights, coefficients, lower, order, half, squares):  # type: ignore[no-untyped-def]
+    """squares[j, i] += sum f^2 / r - 2 sum f (z - z_0) / r. lower: (7, 2 order - 1); half: work space of that size"""
+    reach = 2 * order - 1
+    for j in range(squares.shape[0]):
+        for i in range(squares.shape[1]):
+            W, H, c = weights[j, i], heights[j, i], coefficients[j, i]
+            if W[0, 0] <= 0.0:
+                continue
+            for m in range(W.shape[0]):
+                for b in range(reach):
+                    total = 0.0
+                    for n in range(W.shape[1]):
+                        total += W[m, n] * lower[n, b]
+                    half[m, b] = total
+            total = 0.0
+            for a in range(reach):
+                first_a, last_a = max(0, a - order + 1), min(order - 1, a)
+                for b in range(reach):
+                    first_b, last_b = max(0, b - order + 1), min(order - 1, b)
+                    product = 0.0
+                    for k in range(first_a, last_a + 1):
+                        for n in range(first_b, last_b + 1):
+                            product += c[k, n] * c[a - k, b - n]
+                    moment = 0.0
+                    for m in range(W.shape[0]):
+                        moment += lower[m, a] * half[m, b]
+                    total += moment * product
+            for a in range(order):
+                for b in range(order):
+                    total -= 2.0 * H[a, b] * c[a, b]
+            squares[j, i] += total
 
 
 def block_coefficients(tiles: MeanField) -> Array:

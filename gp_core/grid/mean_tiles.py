@@ -9,7 +9,7 @@ steps, because the data changed too much, P is factorised anew.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -22,13 +22,14 @@ from gp_core.grid.normal_matrix import (
     fill_normal_matrix,
     first_moments,
     normal_matrix,
-    reduced_rows,
+    reduce_rows,
+    room_for_products,
     safe_inverse,
 )
 from gp_core.grid.products import copy_columns, multiply
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.symmetric import factorise, pack, padded, product, solve
-from gp_core.grid.tiles import HEIGHT_MOMENTS, WEIGHT_MOMENTS, Integers, TileModel
+from gp_core.grid.tiles import HEIGHT_MOMENTS, WEIGHT_MOMENTS, Integers, Single, TileModel
 from gp_core.grid.tiling import Images, Job, TileField
 
 _ERROR: Final = 1e-4
@@ -38,7 +39,20 @@ _ROUND_OFF: Final = 1e-8
 _STEPS: Final = 10
 """Steps that cost about as much as a factorisation."""
 _FAILED: Final = 1e3
-"""Times the error allowed at which a fresh factor has failed."""
+"""Multiple of the allowed error at which a new factor counts as failed."""
+
+
+class _KeptFactors(NamedTuple):
+    """The factors of the tiles of a row, for the compiled loops.
+
+    columns: (T,) of the tiles to solve in slot and factored, which are those of the whole row
+    slot, factors, factored: of the `MeanField`
+    """
+
+    columns: Integers
+    slot: Integers
+    factors: Single
+    factored: Mask
 
 
 class MeanField(TileField):
@@ -69,7 +83,7 @@ class MeanField(TileField):
 
     @property
     def nbytes(self) -> int:
-        """Memory of the results; a factor that was never made takes none."""
+        """Memory of the results; slots without a factor are not counted."""
         return self.eta.nbytes + int(self.factored.sum()) * self.factors.shape[1] * self.factors.itemsize
 
     def _results(self) -> list[Any]:
@@ -94,18 +108,20 @@ class MeanField(TileField):
         self.factored[tiles] = False
 
     def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
-        model, y, x = self.model, self.model.y.tables.along_y, self.model.x.tables.along_x
-        row = self.domain(j, 0)[0] - images.first_y
-        starts = (columns - columns[0]).astype(np.int64) * model.x.core
-        first = self.domain(0, int(columns[0]))[1] - images.first_x
+        model = self.model
+        place = self.row_in(images, j, columns)
+        kept = _KeptFactors(columns, self.slot[j], self.factors, self.factored[j])
         eta = self.eta[j, columns]
         solved = attempt(
             _mean_row,
-            images.weights, images.heights, row, first, starts, model.x.blocks, *y, *x,
-            model.y.projection, model.x.polynomials,
-            model.mode_y, model.mode_x, model.pair, model.single_precision,
-            columns, self.slot[j], self.factors, self.factored[j], eta,
-        )  # fmt: skip
+            images.weights,
+            images.heights,
+            place,
+            model.normal_tables,
+            model.mode_tables,
+            kept,
+            eta,
+        )
         if solved:
             self.eta[j, columns] = eta
         return solved
@@ -127,74 +143,74 @@ class MeanField(TileField):
 
 
 @compiled()
-def _mean_row(  # type: ignore[no-untyped-def]
-    weights, heights, row, first, starts, blocks_x, reduce_y, even_y, odd_y, reduce_x, even_x, odd_x,
-    projection_y, polynomials_x, mode_y, mode_x, pair, precision, columns, slot, factors, factored, eta,
-):  # fmt: skip
-    """Posterior means of the modes of tiles in one row of tiles; NaN where the factorisation was of no use.
+def _mean_row(weights, heights, place, tables, modes, kept, eta):  # type: ignore[no-untyped-def]
+    """Posterior means of the modes of the tiles of a `TileRow`; NaN where the factorisation failed.
 
-    row, first: block at which the domains start, and the first of them along x, in the images
-    starts: (T,) further blocks along x to each tile's domain
-    columns: (T,) of the tiles in slot and factored, which are those of the whole row
     eta: (T, K, r_y, r_x), on entry the means so far
     """
-    r, count = mode_y.size, heights.shape[0]
-    span = starts[-1] + blocks_x
-    B = reduced_rows(weights, reduce_y, row, first, span)
-    projected = np.empty((count * projection_y.shape[0], span * HEIGHT_MOMENTS), dtype=np.float64)
-    rows = np.empty((projection_y.shape[1], span * HEIGHT_MOMENTS), dtype=np.float64)
+    mode_y, mode_x = modes.mode_y, modes.mode_x
+    starts, slot, columns, factored = place.starts, kept.slot, kept.columns, kept.factored
+    r, count, r_y = mode_y.size, heights.shape[0], modes.projection_y.shape[0]
+    B = reduce_rows(weights, tables.y.reduce, place)
+    projected = np.empty((count * r_y, place.span * HEIGHT_MOMENTS), dtype=np.float64)
+    rows = np.empty((modes.projection_y.shape[1], place.span * HEIGHT_MOMENTS), dtype=np.float64)
     for m in range(count):
-        copy_columns(heights[m, row * HEIGHT_MOMENTS :], first * HEIGHT_MOMENTS, rows)
-        multiply(projection_y, rows, projected[m * projection_y.shape[0] : (m + 1) * projection_y.shape[0]])
+        copy_columns(heights[m, place.row * HEIGHT_MOMENTS :], place.first * HEIGHT_MOMENTS, rows)
+        multiply(modes.projection_y, rows, projected[m * r_y : (m + 1) * r_y])
     P = np.empty((r, padded(r)), dtype=np.float32)
     P[:] = np.float32(0.0)
     U = np.empty((r, padded(r)), dtype=np.float32)
-    products = np.empty(
-        (even_y.shape[0] + odd_y.shape[0], even_x.shape[1] + odd_x.shape[1]), dtype=np.float32
-    )
-    part = np.empty((projected.shape[0], blocks_x * HEIGHT_MOMENTS), dtype=np.float64)
-    moments = np.empty((projected.shape[0], polynomials_x.shape[1]), dtype=np.float64)
+    products = room_for_products(tables)
+    part = np.empty((projected.shape[0], modes.polynomials_x.shape[0]), dtype=np.float64)
+    moments = np.empty((projected.shape[0], modes.polynomials_x.shape[1]), dtype=np.float64)
     b = np.empty((count, r), dtype=np.float64)
     x = np.empty((count, r), dtype=np.float64)
     room = np.empty((3, r), dtype=np.float64)
     step = np.empty((1, r), dtype=np.float32)[0]
     own = np.empty((1, r * (r + 1) // 2), dtype=np.float32)[0]
     for k in range(starts.size):
-        fill_normal_matrix(
-            B, starts[k] * WEIGHT_MOMENTS, reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P,
-        )  # fmt: skip
+        fill_normal_matrix(B, starts[k] * WEIGHT_MOMENTS, tables, products, P)
         copy_columns(projected, starts[k] * HEIGHT_MOMENTS, part)
-        multiply(part, polynomials_x, moments)
+        multiply(part, modes.polynomials_x, moments)
         for m in range(count):
             for i in range(r):
-                b[m, i] = moments[m * projection_y.shape[0] + mode_y[i], mode_x[i]]
+                b[m, i] = moments[m * r_y + mode_y[i], mode_x[i]]
                 x[m, i] = eta[k, m, mode_y[i], mode_x[i]]
-        kept = slot[columns[k]] >= 0
-        factor = factors[slot[columns[k]]] if kept else own
-        done = kept and factored[columns[k]]
+        keep = slot[columns[k]] >= 0
+        factor = kept.factors[slot[columns[k]]] if keep else own
+        done = keep and factored[columns[k]]
         if done:
             for m in range(count):
                 done = done and _improve(P, factor, b[m], x[m], done, room, step) <= 1.0
         if not done:
-            for i in range(r):
-                for j in range(P.shape[1]):
-                    U[i, j] = P[i, j]
-            usable = factorise(U)
-            if usable:
-                pack(U, factor)
-            factored[columns[k]] = kept and usable
-            for m in range(count):
-                x[m] = 0.0
-                if not (usable and _improve(P, factor, b[m], x[m], done, room, step) <= _FAILED):
-                    x[m] = np.nan
+            factored[columns[k]] = _solve_anew(P, U, factor, b, x, done, room, step) and keep
         for m in range(count):
             for i in range(r):
                 eta[k, m, mode_y[i], mode_x[i]] = x[m, i]
 
 
+@njit(inline="always")
+def _solve_anew(P, U, factor, b, x, hasty, room, step):  # type: ignore[no-untyped-def]
+    """Factorise P, pack it into `factor`, and x = P^-1 b; x is NaN, and the result False, if that is not possible.
+
+    hasty: False, as a variable: a constant would have `_improve` compiled once more
+    """
+    for i in range(P.shape[0]):
+        for j in range(P.shape[1]):
+            U[i, j] = P[i, j]
+    usable = factorise(U)
+    if usable:
+        pack(U, factor)
+    for m in range(b.shape[0]):
+        x[m] = 0.0
+        if not (usable and _improve(P, factor, b[m], x[m], hasty, room, step) <= _FAILED):
+            x[m] = np.nan
+    return usable
+
+
 @compiled(fastmath={"reassoc", "contract"})
 def _improve(P, factor, b, x, hasty, room, step):  # type: ignore[no-untyped-def]
-    """Bring x nearer to P^-1 b in place; its error over what is allowed.
+    """Improve x as a solution of P x = b in place, by conjugate gradients; returns its error over the allowed one.
 
     P: upper triangle; factor: of a matrix like P, packed
     hasty: whether to give up early where many steps would be needed

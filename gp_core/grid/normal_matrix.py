@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
@@ -68,28 +69,32 @@ def safe_inverse(P: Array) -> Array:
 
 
 @compiled()
-def reduced_rows(weights, reduce_y, row, first, span):  # type: ignore[no-untyped-def]
-    """V_y' M for the tiles of a row: their domains start at block `row` and span so many blocks from `first` on.
-
-    reduce_y: V_y' (rho, 7 J)
-    """
-    rows = np.empty((reduce_y.shape[1], span * WEIGHT_MOMENTS), dtype=np.float32)
-    copy_columns(weights[row * WEIGHT_MOMENTS :], first * WEIGHT_MOMENTS, rows)
+def reduce_rows(weights, reduce_y, place):  # type: ignore[no-untyped-def]
+    """V_y' M for a `TileRow`. reduce_y: V_y' (rho, 7 J)"""
+    rows = np.empty((reduce_y.shape[1], place.span * WEIGHT_MOMENTS), dtype=np.float32)
+    copy_columns(weights[place.row * WEIGHT_MOMENTS :], place.first * WEIGHT_MOMENTS, rows)
     B = np.empty((reduce_y.shape[0], rows.shape[1]), dtype=np.float32)
     multiply(reduce_y, rows, B)
     return B
 
 
+@njit(inline="always")
+def room_for_products(tables):  # type: ignore[no-untyped-def]
+    """(p_y, p_x) for `fill_normal_matrix`."""
+    y, x = tables.y, tables.x
+    return np.empty((y.even.shape[0] + y.odd.shape[0], x.even.shape[1] + x.odd.shape[1]), dtype=np.float32)
+
+
 @compiled()
-def fill_normal_matrix(  # type: ignore[no-untyped-def]
-    B, column, reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P
-):
+def fill_normal_matrix(B, column, tables, products, P):  # type: ignore[no-untyped-def]
     """Upper triangle of P = C_0^-1 + A, as in symmetric.py, from B = V_y' M, whose columns start at the given one.
 
-    reduce_x: V_x (7 I, rho); even_y, odd_y: blocks of U_y; even_x, odd_x: of U_x, transposed
-    precision: C_0^-1 (r, r) in float32, or (0, 0) for the identity
+    tables: `NormalTables`
     products: (p_y, p_x) room for G_y M G_x'
     """
+    reduce_x, even_x, odd_x = tables.x
+    even_y, odd_y = tables.y.even, tables.y.odd
+    pair, precision = tables.pair, tables.precision
     part = np.empty((B.shape[0], reduce_x.shape[0]), dtype=np.float32)
     copy_columns(B, column, part)
     C = np.empty((B.shape[0], reduce_x.shape[1]), dtype=np.float32)

@@ -21,8 +21,8 @@ from gp_core.grid.axes import Grid
 from gp_core.grid.interpolation import DEGREE, ORDER, PIECES, weights
 from gp_core.grid.layers import MeanLayers
 from gp_core.grid.mean_tiles import MeanField
-from gp_core.grid.prior import Prior
 from gp_core.grid.statistics import Statistics
+from gp_core.grid.tile_prior import TilePrior
 from gp_core.grid.tiles import SAFE_DEGREE, SAFE_ORDER, TileModel, lower_degree
 from gp_core.grid.tiling import Images
 from gp_core.grid.workers import Workers, single_threaded_blas
@@ -33,7 +33,7 @@ _ROUND_OFF = 1e-10
 
 def posterior_samples(
     n: int,
-    prior: Prior,
+    prior: TilePrior,
     model: TileModel,
     s: Statistics,
     grid: Grid,
@@ -86,7 +86,7 @@ def block_noise(s: Statistics, j: Any, i: Any) -> tuple[Array, Array]:
     return M, np.linalg.cholesky(M + _ROUND_OFF * np.einsum("nk,kl->nkl", scale, np.eye(size)))
 
 
-def prior_coefficients(n: int, prior: Prior, n_y: int, n_x: int, rng: np.random.Generator) -> Array:
+def prior_coefficients(n: int, prior: TilePrior, n_y: int, n_x: int, rng: np.random.Generator) -> Array:
     """(n, n_y, n_x) draws of the coefficients from the prior, by FFT on a torus that is large enough."""
     R_y, R_x = (k // 2 for k in prior.lags.shape)
     N_y, N_x = fft.next_fast_len(n_y + R_y + 1), fft.next_fast_len(n_x + R_x + 1)

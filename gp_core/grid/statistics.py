@@ -1,4 +1,4 @@
-"""Sufficient statistics: what a map remembers of its points, and all that it remembers.
+"""Sufficient statistics: all that a map keeps of its points.
 
 A point (x, y) with height z and noise variance r lies in one block, at (s, t) in [-1, 1]^2. The block keeps
 
@@ -13,8 +13,9 @@ do not matter beyond round-off, and forgetting is a factor.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -28,7 +29,7 @@ from gp_core.grid.workers import Workers
 SQUARES, COUNT, LOG_VARIANCE = 0, 1, 2
 """Columns of `totals`."""
 NOT_FINITE, BAD_VARIANCE, OUTSIDE = 0, 1, 2
-"""Entries of the tally of refused points."""
+"""Entries of `Located.refused`."""
 CHUNK: Final = 131072
 """Points sorted at a time, so that the sorted copy stays in cache."""
 _LANES: Final = 8
@@ -71,10 +72,10 @@ class Statistics:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.arrays)
 
-    def take(
+    def add_points(
         self, located: Located, gain: float, floor: float, workers: Workers, factor: Array | None = None
     ) -> Mask:
-        """Take in points that `locate` has sorted; returns the blocks (J, I) that changed.
+        """Add points that `locate` has sorted; returns the blocks (J, I) that changed.
 
         gain: factor on every weight (newer points count more when older ones are to fade)
         floor: variance added to every point's own
@@ -86,27 +87,11 @@ class Statistics:
             int(np.searchsorted(located.starts, count * k // workers.count)) for k in range(workers.count + 1)
         ]
         cuts[0], cuts[-1] = 0, located.starts.size - 1
-        weights, heights, totals = (array.reshape(-1, *array.shape[2:]) for array in self.arrays)
+        weighting = _Weighting(float(gain), float(floor), factor.reshape(-1), float(self.reference))
+        sums = _Sums(*(array.reshape(-1, *array.shape[2:]) for array in self.arrays))
         workers.run(
             _accumulate,
-            [
-                (
-                    cuts[k],
-                    cuts[k + 1],
-                    located.starts,
-                    located.points,
-                    located.common,
-                    gain,
-                    floor,
-                    factor.reshape(-1),
-                    self.reference,
-                    _LANES,
-                    weights,
-                    heights,
-                    totals,
-                )
-                for k in range(workers.count)
-            ],
+            [(first, last, located, weighting, _LANES, sums) for first, last in itertools.pairwise(cuts)],
         )
         changed: Mask = (np.diff(located.starts) > 0).reshape(self.y.count, self.x.count)
         return changed
@@ -125,19 +110,19 @@ class Statistics:
         self.totals += gain * totals
 
     def scale(self, factor: float) -> None:
-        """Let every point count `factor` times."""
+        """Multiply the weight of every point by `factor`."""
         for array in self.arrays:
             array *= factor
 
     def scale_noise(self, factor: Array | float) -> None:
-        """Let every point's variance be `factor` times what it was; a number, or (J, I) by block."""
+        """Multiply the variance of every point by `factor`; a number, or (J, I) by block."""
         factor = np.broadcast_to(factor, self.weights.shape[:2])
         self.weights /= factor[..., None, None]
         self.heights /= factor[..., None, None]
         self.totals[..., SQUARES] /= factor
         self.totals[..., LOG_VARIANCE] += self.totals[..., COUNT] * np.log(factor)
 
-    def moved(self, x: Axis, y: Axis) -> Statistics:
+    def copy_to(self, x: Axis, y: Axis) -> Statistics:
         """The statistics of another window: what both cover is kept, the rest is empty."""
         out = replace(self, x=x, y=y)
         (to_x, from_x), (to_y, from_y) = overlap(x, self.x), overlap(y, self.y)
@@ -147,26 +132,56 @@ class Statistics:
 
 
 def overlap(new: Axis, old: Axis) -> tuple[slice, slice]:
-    """Where the common blocks are, in the new and in the old window."""
+    """Slices of the common blocks, in the new and in the old window."""
     first, last = max(new.first, old.first), min(new.first + new.count, old.first + old.count)
     last = max(first, last)
     return slice(first - new.first, last - new.first), slice(first - old.first, last - old.first)
 
 
-@dataclass(frozen=True)
-class Located:
+class Located(NamedTuple):
     """Points sorted by block.
 
     points: (N, 4) position s and t in the block, height, variance
     starts: (J I + 1,) where the points of each block begin
-    tally: (3,) points refused as NOT_FINITE, BAD_VARIANCE, OUTSIDE
+    refused: (3,) points refused as NOT_FINITE, BAD_VARIANCE, OUTSIDE
     common: whether all have the same variance
     """
 
     points: Array
     starts: np.ndarray[Any, np.dtype[np.int64]]
-    tally: np.ndarray[Any, np.dtype[np.int64]]
+    refused: np.ndarray[Any, np.dtype[np.int64]]
     common: bool
+
+
+class _Weighting(NamedTuple):
+    """How points are weighted: 1 / r = gain / ((variance + floor) factor), heights above the reference.
+
+    factor: (J I,) by block
+    """
+
+    gain: float
+    floor: float
+    factor: Array
+    reference: float
+
+
+class _Sums(NamedTuple):
+    """Moments to add to: (J I, 7, 7), (J I, 6, 6), (J I, 3)."""
+
+    weights: Array
+    heights: Array
+    totals: Array
+
+
+class _BlockFrame(NamedTuple):
+    """Where the blocks of a window are: blocks per metre, first block and number of blocks along x and y."""
+
+    per_x: float
+    per_y: float
+    first_x: int
+    first_y: int
+    n_x: int
+    n_y: int
 
 
 def locate(
@@ -180,21 +195,20 @@ def locate(
     """
     block = np.empty(z.size, dtype=np.int32)
     starts = np.zeros(x.count * y.count + 1, dtype=np.int64)
-    tally = np.zeros(3, dtype=np.int64)
-    per_x, per_y = 1.0 / x.spacing, 1.0 / y.spacing
-    _find_blocks(
-        xy, z, variance, bounds, per_x, per_y, x.first, y.first, x.count, y.count, block, starts, tally
-    )
+    refused = np.zeros(3, dtype=np.int64)
+    frame = _BlockFrame(1.0 / x.spacing, 1.0 / y.spacing, x.first, y.first, x.count, y.count)
+    _find_blocks(xy, z, variance, bounds, frame, block, starts, refused)
     np.cumsum(starts, out=starts)
     points = np.empty((int(starts[-1]), 4))
-    _sort(xy, z, variance, per_x, per_y, block, starts[:-1].copy(), points)
-    return Located(points, starts, tally, variance.size == 1)
+    _sort(xy, z, variance, frame, block, starts[:-1].copy(), points)
+    return Located(points, starts, refused, variance.size == 1)
 
 
 @compiled()
-def _find_blocks(xy, z, variance, bounds, per_x, per_y, first_x, first_y, n_x, n_y, block, counts, tally):  # type: ignore[no-untyped-def]
-    """Block of each point, -1 for a bad one; how many are in each, one place up; why the bad ones are bad."""
+def _find_blocks(xy, z, variance, bounds, frame, block, counts, refused):  # type: ignore[no-untyped-def]
+    """Block of each point, -1 if it is refused; points of block k in counts[k + 1]; refused points by reason."""
     x_min, y_min, x_max, y_max = bounds
+    per_x, per_y, first_x, first_y, n_x, n_y = frame
     common = variance.size == 1
     for n in range(z.size):
         x = xy[n, 0]
@@ -218,17 +232,18 @@ def _find_blocks(xy, z, variance, bounds, per_x, per_y, first_x, first_y, n_x, n
         else:
             block[n] = -1
             if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z[n]) and np.isfinite(r)):
-                tally[0] += 1
+                refused[0] += 1
             elif not r > 0.0:
-                tally[1] += 1
+                refused[1] += 1
             else:
-                tally[2] += 1
+                refused[2] += 1
 
 
 @compiled()
-def _sort(xy, z, variance, per_x, per_y, block, fill, points):  # type: ignore[no-untyped-def]
+def _sort(xy, z, variance, frame, block, fill, points):  # type: ignore[no-untyped-def]
     """Counting sort by block; within a block the points keep their order, so that the sums are repeatable."""
     common = variance.size == 1
+    per_x, per_y = frame.per_x, frame.per_y
     for n in range(z.size):
         k = block[n]
         if k >= 0:
@@ -243,15 +258,14 @@ def _sort(xy, z, variance, per_x, per_y, block, fill, points):  # type: ignore[n
 
 
 @compiled(fastmath={"contract"})
-def _accumulate(  # type: ignore[no-untyped-def]
-    first, last, starts, points, common, gain, floor, factor, reference, lanes, weights, heights, totals
-):
+def _accumulate(first, last, located, weighting, lanes, sums_by_block):  # type: ignore[no-untyped-def]
     """Add the points of blocks first ... last - 1 to their moments, eight points per pass over a block.
 
-    common: whether all points have the same variance
     lanes: moments along x, padded; as an argument and not a constant it stays a loop, which vectorises: a
         constant is unrolled into scalar code, three times slower
     """
+    points, starts, _, common = located
+    gain, floor, factor, reference = weighting
     rows = MOMENTS + ORDER
     X = np.zeros((_AT_ONCE, lanes))
     Y = np.zeros((_AT_ONCE, rows))
@@ -299,15 +313,23 @@ def _accumulate(  # type: ignore[no-untyped-def]
                     row = sums[a]
                     for b in range(lanes):
                         row[b] = row[b] + y0 * x0[b] + y1 * x1[b] + y2 * x2[b] + y3 * x3[b]
-        for a in range(MOMENTS):
-            for b in range(MOMENTS):
-                weights[k, a, b] += sums[a, b]
-        for a in range(ORDER):
-            for b in range(ORDER):
-                heights[k, a, b] += sums[MOMENTS + a, b]
+        _add_moments(sums, k, sums_by_block)
+        totals = sums_by_block.totals
         totals[k, 0] += squares
         totals[k, 1] += gain * (stop - start)
         totals[k, 2] += gain * logs
+
+
+@njit(inline="always")
+def _add_moments(sums, k, sums_by_block):  # type: ignore[no-untyped-def]
+    """Add the sums (13, lanes) of some points of block k to its moments of weights and heights."""
+    weights, heights = sums_by_block.weights, sums_by_block.heights
+    for a in range(MOMENTS):
+        for b in range(MOMENTS):
+            weights[k, a, b] += sums[a, b]
+    for a in range(ORDER):
+        for b in range(ORDER):
+            heights[k, a, b] += sums[MOMENTS + a, b]
 
 
 @njit(inline="always")

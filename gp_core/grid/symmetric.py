@@ -28,7 +28,7 @@ def padded(n):  # type: ignore[no-untyped-def]
 
 @compiled(fastmath={"contract"})
 def factorise(P):  # type: ignore[no-untyped-def]
-    """Replace P (n, padded n) by U with P = U' U; False, and nothing of use, if it is not positive definite."""
+    """Replace P (n, padded n) by U with P = U' U; False, and no result, if it is not positive definite."""
     n, size = P.shape
     zero, one = P.dtype.type(0.0), P.dtype.type(1.0)
     for first in range(0, n, _ROWS):

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh, toeplitz
@@ -39,7 +39,7 @@ from gp_core.grid.interpolation import (
     spline_gram,
     weights,
 )
-from gp_core.grid.prior import INFORMATION, Prior
+from gp_core.grid.tile_prior import INFORMATION, TilePrior
 
 SAFE_DEGREE: Final = PAIR_DEGREE // 2
 """Degree to which a mode is reduced on each block in the safe tables, whose A can't be indefinite."""
@@ -55,22 +55,21 @@ Integers = np.ndarray[Any, np.dtype[np.int32]]
 class TileSize:
     """How far tiles reach and how finely they resolve.
 
-    core: side of the part that a tile answers for, in correlation lengths (`Prior.scale`)
+    core: side of the part that a tile answers for, in correlation lengths (`TilePrior.scale`)
     halo: width of the surroundings that it sees, likewise
     window: distance over which the halo's importance falls off, likewise
     cutoff: modes with a smaller share of the prior variance are left out, at the usual density of information
-    most: modes that are kept at most
+    max_modes: modes that are kept at most
     """
 
     core: float
     halo: float
     window: float
     cutoff: float
-    most: int = 800
+    max_modes: int = 800
 
 
-@dataclass(frozen=True)
-class Tables:
+class AxisTables(NamedTuple):
     """G = U V' of one axis in float32, for the compiled loops.
 
     reduce: (blocks * 7, rho) V, the columns of even products first
@@ -81,27 +80,27 @@ class Tables:
     even: Single
     odd: Single
 
-    @property
-    def along_y(self) -> tuple[Single, Single, Single]:
-        """V', and the blocks of U, as `fill_normal_matrix` uses them for the rows."""
-        return self._reduce_transposed, self.even, self.odd
 
-    @property
-    def along_x(self) -> tuple[Single, Single, Single]:
-        """V, and the blocks of U transposed, as it uses them for the columns."""
-        return self.reduce, self._even_transposed, self._odd_transposed
+class NormalTables(NamedTuple):
+    """What P = C_0^-1 + A of a tile is made with in the compiled loops.
 
-    @cached_property
-    def _reduce_transposed(self) -> Single:
-        return np.ascontiguousarray(self.reduce.T)
+    y: of the rows, V transposed; x: of the columns, U transposed; all row-major
+    pair, precision: of the `TileModel`; precision in float32, or (0, 0) for the identity
+    """
 
-    @cached_property
-    def _even_transposed(self) -> Single:
-        return np.ascontiguousarray(self.even.T)
+    y: AxisTables
+    x: AxisTables
+    pair: Any
+    precision: Single
 
-    @cached_property
-    def _odd_transposed(self) -> Single:
-        return np.ascontiguousarray(self.odd.T)
+
+class ModeTables(NamedTuple):
+    """Modes of a tile, for the compiled loops; fields of `TileModel` and of its axes."""
+
+    projection_y: Array
+    polynomials_x: Array
+    mode_y: Integers
+    mode_x: Integers
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class TileAxis:
     modes: Array = field(repr=False)
     polynomials: Array = field(repr=False)
     safe_polynomials: Array = field(repr=False)
-    tables: Tables = field(repr=False)
+    tables: AxisTables = field(repr=False)
     safe_pairs: Array = field(repr=False)
 
     @property
@@ -143,14 +142,14 @@ class TileAxis:
 
     def values(self, block: Integers, t: Array) -> Array:
         """(N, r_1) values of the modes at positions t in blocks counted from the start of the domain."""
-        return _combined(weights(t), self.modes, block)
+        return _combine(weights(t), self.modes, block)
 
     def slopes(self, block: Integers, t: Array) -> Array:
         """(N, r_1) derivatives of the modes, likewise."""
-        return _combined(slopes(t, self.spacing), self.modes, block)
+        return _combine(slopes(t, self.spacing), self.modes, block)
 
 
-def _combined(spline: Array, modes: Array, block: Integers) -> Array:
+def _combine(spline: Array, modes: Array, block: Integers) -> Array:
     out: Array = np.einsum("nk,nkr->nr", spline, modes[block[:, None] + np.arange(ORDER)])
     return out
 
@@ -217,7 +216,7 @@ def _pair_polynomials(polynomials: Array) -> Array:
     return products
 
 
-def _compressed(products: Array, modes: int, tolerance: float) -> Tables:
+def _compress(products: Array, modes: int, tolerance: float) -> AxisTables:
     """Tables from products of so many modes (blocks, 7, p): their leading singular vectors, by the Gram matrix."""
     G = products.reshape(-1, products.shape[2])
     even = int(np.count_nonzero(sum(_pairs(modes)) % 2 == 0))
@@ -226,7 +225,7 @@ def _compressed(products: Array, modes: int, tolerance: float) -> Tables:
     U = [vectors[:, square > tolerance**2 * largest] for _, square, vectors in parts]
     reduce = np.concatenate([part @ u for (part, _, _), u in zip(parts, U, strict=True)], axis=1)
     U += [np.zeros((0, 0))] * (2 - len(U))
-    return Tables(*(np.ascontiguousarray(table, dtype=np.float32) for table in (reduce, *U)))
+    return AxisTables(*(np.ascontiguousarray(table, dtype=np.float32) for table in (reduce, *U)))
 
 
 def _make_axis(modes: Array, core: int, halo: int, spacing: float) -> TileAxis:
@@ -241,7 +240,7 @@ def _make_axis(modes: Array, core: int, halo: int, spacing: float) -> TileAxis:
         modes,
         polynomials.reshape(blocks * ORDER, -1),
         safe.reshape(blocks * SAFE_ORDER, -1),
-        _compressed(lower_degree(_pair_polynomials(polynomials), PAIR_DEGREE), modes.shape[1], 1e-6),
+        _compress(lower_degree(_pair_polynomials(polynomials), PAIR_DEGREE), modes.shape[1], 1e-6),
         np.ascontiguousarray(
             _pair_polynomials(safe).reshape(-1, modes.shape[1] * (modes.shape[1] + 1) // 2).T
         ),
@@ -283,6 +282,20 @@ class TileModel:
             return np.zeros((0, 0), dtype=np.float32)
         return self.precision.astype(np.float32)
 
+    @cached_property
+    def normal_tables(self) -> NormalTables:
+        y, x = self.y.tables, self.x.tables
+        return NormalTables(
+            AxisTables(np.ascontiguousarray(y.reduce.T), y.even, y.odd),
+            AxisTables(x.reduce, np.ascontiguousarray(x.even.T), np.ascontiguousarray(x.odd.T)),
+            self.pair,
+            self.single_precision,
+        )
+
+    @cached_property
+    def mode_tables(self) -> ModeTables:
+        return ModeTables(self.y.projection, self.x.polynomials, self.mode_y, self.mode_x)
+
     def pair_covariance(self) -> Array:
         """(p_y, p_x) with C_0 summed into pairs: the prior's counterpart of a tile's `pairs`."""
         out = np.zeros(self.y.pairs * self.x.pairs)
@@ -294,14 +307,14 @@ Blocks = tuple[tuple[int, int], tuple[int, int]]
 """Blocks of core and halo, along x and along y."""
 
 
-def tile_blocks(prior: Prior, size: TileSize) -> Blocks:
+def tile_blocks(prior: TilePrior, size: TileSize) -> Blocks:
     """The given size in blocks."""
     q = [prior.scale[axis] / prior.spacing[axis] for axis in (0, 1)]
     x, y = ((max(1, round(size.core * k)), max(2, math.ceil(size.halo * k - 0.1))) for k in q)
     return x, y
 
 
-def make_tile_model(prior: Prior, size: TileSize, blocks: Blocks | None = None) -> TileModel:
+def make_tile_model(prior: TilePrior, size: TileSize, blocks: Blocks | None = None) -> TileModel:
     """Tables for tiles of the given size.
 
     blocks: core and halo in blocks, to hold them fixed while the kernel varies
@@ -324,15 +337,17 @@ def make_tile_model(prior: Prior, size: TileSize, blocks: Blocks | None = None) 
     (core_x, halo_x, all_x, share_x), (core_y, halo_y, all_y, share_y) = axes
     share = share_y[:, None] * share_x / prior.variance
     cutoff = size.cutoff * INFORMATION / prior.information
-    largest = np.sort(share, axis=None)[::-1][: size.most + 1]
-    mode_y, mode_x = np.nonzero(share > max(cutoff, largest[size.most] if largest.size > size.most else 0.0))
+    largest = np.sort(share, axis=None)[::-1][: size.max_modes + 1]
+    mode_y, mode_x = np.nonzero(
+        share > max(cutoff, largest[size.max_modes] if largest.size > size.max_modes else 0.0)
+    )
     r_y, r_x = int(mode_y.max()) + 1, int(mode_x.max()) + 1
     projection_y: Array = np.asarray(np.linalg.inv(all_y)[:r_y], dtype=np.float64)
     projection_x: Array = np.asarray(np.linalg.inv(all_x)[:r_x], dtype=np.float64)
     if prior.separable:
         covariance = precision = np.eye(mode_y.size)
     else:
-        covariance = _projected_covariance(prior, projection_y, projection_x, mode_y, mode_x)
+        covariance = _project_covariance(prior, projection_y, projection_x, mode_y, mode_x)
         inverse = np.linalg.inv(covariance)
         precision = np.asarray(0.5 * (inverse + inverse.T), dtype=np.float64)
     pair_y, pair_x = _pair_index(r_y), _pair_index(r_x)
@@ -361,11 +376,10 @@ def _pair_index(r: int) -> Integers:
     return index
 
 
-def _projected_covariance(prior: Prior, T_y: Array, T_x: Array, mode_y: Any, mode_x: Any) -> Array:
+def _project_covariance(prior: TilePrior, T_y: Array, T_x: Array, mode_y: Any, mode_x: Any) -> Array:
     """C_0 = T K T'. K depends on differences of indices: collect T T' by difference, then contract."""
     (r_y, n_y), (r_x, n_x) = T_y.shape, T_x.shape
-    D_y, D_x = _by_difference(T_y).reshape(r_y * r_y, -1), _by_difference(T_x).reshape(r_x * r_x, -1)
-    full = (D_y @ prior.lags_within(n_y, n_x) @ D_x.T).reshape(r_y, r_y, r_x, r_x)
+    full = (_sum_by_lag(T_y) @ prior.lags_within(n_y, n_x) @ _sum_by_lag(T_x).T).reshape(r_y, r_y, r_x, r_x)
     C = full[mode_y[:, None], mode_y[None, :], mode_x[:, None], mode_x[None, :]]
     symmetric: Array = 0.5 * (C + C.T)
     return symmetric
@@ -377,16 +391,15 @@ def lag_weights(model: TileModel, G: Array) -> Array:
     full = np.zeros((r_y, r_y, r_x, r_x))
     m_y, m_x = model.mode_y, model.mode_x
     full[m_y[:, None], m_y[None, :], m_x[:, None], m_x[None, :]] = G
-    D_y = _by_difference(model.projection_y).reshape(r_y * r_y, -1)
-    D_x = _by_difference(model.projection_x).reshape(r_x * r_x, -1)
+    D_y, D_x = _sum_by_lag(model.projection_y), _sum_by_lag(model.projection_x)
     return D_y.T @ full.reshape(r_y * r_y, r_x * r_x) @ D_x
 
 
-def _by_difference(T: Array) -> Array:
-    """(r, r, 2 n - 1) with sum over k - j = d of T[a, j] T[c, k], d from 1 - n to n - 1."""
+def _sum_by_lag(T: Array) -> Array:
+    """(r r, 2 n - 1) with sum over k - j = d of T[a, j] T[c, k], d from 1 - n to n - 1."""
     r, n = T.shape
     out = np.zeros((r, r, 2 * n - 1))
     for d in range(n):
         out[:, :, n - 1 + d] = T[:, : n - d] @ T[:, d:].T
         out[:, :, n - 1 - d] = out[:, :, n - 1 + d].T
-    return out
+    return out.reshape(r * r, -1)

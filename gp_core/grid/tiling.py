@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,20 @@ class Tiling:
         return Tiling(y, x, first_y, first_x, (last_y - first_y + 1, last_x - first_x + 1))
 
 
+class TileRow(NamedTuple):
+    """Tiles in one row of tiles, and where their domains are in the images.
+
+    row, first: block at which the domains start, and the first of them along x
+    starts: (T,) further blocks along x to each tile's domain
+    span: blocks along x of all domains together
+    """
+
+    row: int
+    first: int
+    starts: np.ndarray[Any, np.dtype[np.int64]]
+    span: int
+
+
 class TileField:
     """Results of all tiles of one model over a window, kept until their data change.
 
@@ -51,7 +65,7 @@ class TileField:
     tiling: where the tiles are
     stale: (tiles_y, tiles_x) tiles whose data have changed since they were solved
     empty: (tiles_y, tiles_x) tiles without data in their domain, for which the prior holds
-    fallbacks: tiles that needed the safer way, so far
+    fallbacks: number of tiles so far that were solved in float64 because float32 failed
     """
 
     def __init__(self, model: TileModel, y: Axis, x: Axis) -> None:
@@ -66,7 +80,7 @@ class TileField:
         y, x, t = self.model.y, self.model.x, self.tiling
         return (t.first_y + j) * y.core - y.halo - t.y.first, (t.first_x + i) * x.core - x.halo - t.x.first
 
-    def touched(self, blocks: Mask) -> Mask:
+    def tiles_touching(self, blocks: Mask) -> Mask:
         """(tiles_y, tiles_x) tiles whose domain contains one of the given blocks (J, I) of the window."""
         total = np.zeros((blocks.shape[0] + 1, blocks.shape[1] + 1), dtype=np.int64)
         total[1:, 1:] = blocks.cumsum(0).cumsum(1)
@@ -86,20 +100,20 @@ class TileField:
         return touched
 
     def mark(self, blocks: Mask, statistics: Statistics) -> None:
-        """Remember that the data of the given blocks (J, I) have changed."""
-        self.stale |= self.touched(blocks)
+        """Mark the tiles that depend on the given blocks (J, I) as stale."""
+        self.stale |= self.tiles_touching(blocks)
         self.find_empty(statistics)
 
     def find_empty(self, statistics: Statistics) -> None:
-        """Note which tiles have no data."""
-        self.empty = ~self.touched(statistics.weights[:, :, 0, 0] > 0.0)
+        """Find the tiles without data in their domain."""
+        self.empty = ~self.tiles_touching(statistics.weights[:, :, 0, 0] > 0.0)
 
     def inherit(self, old: TileField, left: Mask) -> None:
-        """Take over the results of tiles that an older window had, too.
+        """Copy the results of tiles that an earlier window has in common with this one.
 
         left: (J, I) blocks of the old window whose data are gone: tiles that saw them are stale
         """
-        stale = old.stale | old.touched(left)
+        stale = old.stale | old.tiles_touching(left)
         new_y, old_y = _common(
             self.tiling.first_y, self.tiling.shape[0], old.tiling.first_y, old.tiling.shape[0]
         )
@@ -113,7 +127,7 @@ class TileField:
             new[new_y, new_x] = before[old_y, old_x]
 
     def jobs(self, images: Images, statistics: Statistics, gain: float) -> list[Job]:
-        """What has to be done so that no tile is stale, in any order and on any thread; each returns fallbacks."""
+        """Jobs that solve all stale tiles, in any order and on any thread; each returns its number of fallbacks."""
         self._forget(self.stale & self.empty)
         todo = self.rows(self.stale & ~self.empty)
         self.stale = np.zeros_like(self.stale)
@@ -124,30 +138,37 @@ class TileField:
         ]
 
     def _forget(self, tiles: Mask) -> None:
-        """The given tiles have no data any more."""
+        """Reset the given tiles to the prior."""
 
     def _solve_part(
         self, j: int, columns: Integers, images: Images, statistics: Statistics, gain: float
     ) -> int:
-        """Solve tiles of row j; returns how many needed the safer way."""
+        """Solve tiles of row j; returns the number of fallbacks."""
         if self._attempt(j, columns, images):
             return 0
-        # One tile has failed: the others need not pay for it.
+        # One tile has failed: solve the others in float32 all the same.
         failed = [int(i) for i in columns if not self._attempt(j, np.array([i], dtype=np.int32), images)]
         for i in failed:
             self._solve_safely(j, i, images, statistics, gain)
         return len(failed)
 
     def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
-        """Solve tiles of row j the fast way; False, and nothing of use, if that failed for one of them."""
+        """Solve tiles of row j in float32; False, and no result, if that failed for one of them."""
         raise NotImplementedError
 
     def _solve_safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> None:
-        """Solve one tile the slower way, which does not fail."""
+        """Solve one tile by eigenvalues in float64, which does not fail."""
         raise NotImplementedError
 
     def _results(self) -> list[Any]:
         return []
+
+    def row_in(self, images: Images, j: int, columns: Integers) -> TileRow:
+        """Where the domains of some tiles of row j are in the images."""
+        starts = (columns - columns[0]).astype(np.int64) * self.model.x.core
+        row = self.domain(j, 0)[0] - images.first_y
+        first = self.domain(0, int(columns[0]))[1] - images.first_x
+        return TileRow(row, first, starts, int(starts[-1]) + self.model.x.blocks)
 
     def rows(self, tiles: Mask) -> list[tuple[int, Integers]]:
         """The given tiles, by row of tiles."""
@@ -192,7 +213,7 @@ class Images:
 
 
 def _common(first: int, count: int, old_first: int, old_count: int) -> tuple[slice, slice]:
-    """Where the numbers that two ranges share are in each."""
+    """Slices of the numbers that two ranges have in common, in each of them."""
     low, high = max(first, old_first), min(first + count, old_first + old_count)
     high = max(low, high)
     return slice(low - first, high - first), slice(low - old_first, high - old_first)

@@ -10,11 +10,13 @@ asked for: nothing near data, which fix the surface by themselves, and the whole
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from gp_core.arrays import Array
+from gp_core.grid.axes import Grid
 from gp_core.grid.interpolation import ORDER
 from gp_core.grid.statistics import SQUARES, Statistics
 
@@ -22,26 +24,83 @@ Trend = Literal["constant", "plane"]
 FUNCTIONS = {"constant": 1, "plane": 3}
 
 
-def basis_functions(count: int, x: Array, y: Array, center: tuple[float, float]) -> Array:
-    """(count, 3, N): 1, x, y about the centre (the first `count`), and their derivatives by x and by y."""
-    out = np.zeros((count, 3, x.size))
-    if count:
-        out[0, 0] = 1.0
-    if count == 3:
-        out[1, 0], out[1, 1] = x - center[0], 1.0
-        out[2, 0], out[2, 2] = y - center[1], 1.0
-    return out
+@dataclass(frozen=True)
+class TrendBasis:
+    """The basis functions of the trend: the first k = `count` of 1, x and y about a centre.
+
+    count: 0, 1 or 3
+    center: (x, y)
+    """
+
+    count: int
+    center: tuple[float, float]
+
+    @staticmethod
+    def over(grid: Grid, mean: float | Trend) -> TrendBasis:
+        """The basis for the given prior mean, about the centre of a grid."""
+        x_min, y_min, x_max, y_max = grid.bounds
+        count = FUNCTIONS[mean] if isinstance(mean, str) else 0
+        return TrendBasis(count, (0.5 * (x_min + x_max), 0.5 * (y_min + y_max)))
+
+    def at(self, x: Array, y: Array) -> Array:
+        """(k, 3, N) values and derivatives by x and by y at points (N,)."""
+        out = np.zeros((self.count, 3, x.size))
+        if self.count:
+            out[0, 0] = 1.0
+        if self.count == 3:
+            out[1, 0], out[1, 1] = x - self.center[0], 1.0
+            out[2, 0], out[2, 2] = y - self.center[1], 1.0
+        return out
+
+    def on_cells(self, grid: Grid) -> Array:
+        """(k, 3, ny, nx) values and derivatives by x and by y at the cells of a grid."""
+        x, y = (a.ravel() for a in np.meshgrid(grid.x, grid.y))
+        return self.at(x, y).reshape(-1, 3, *grid.shape)
+
+    def moments(self, s: Statistics) -> list[Array]:
+        """k times (J, I, 6, 6), see `trend_moments`."""
+        return trend_moments(self.count, s, self.center)
+
+    def block_coefficients(self, beta: Array, s: Statistics) -> Array:
+        """(J, I, 6, 6) monomial coefficients on every block of the trend with coefficients beta (k,)."""
+        out = np.zeros((s.y.count, s.x.count, ORDER, ORDER))
+        out[..., 0, 0] = beta[0]
+        if beta.size == 3:
+            x, y = s.x.middles - self.center[0], s.y.middles - self.center[1]
+            out[..., 0, 0] += beta[1] * x + beta[2] * y[:, None]
+            out[..., 0, 1] = 0.5 * s.x.spacing * beta[1]
+            out[..., 1, 0] = 0.5 * s.y.spacing * beta[2]
+        return out
 
 
-def trend_coefficients(beta: Array, s: Statistics, center: tuple[float, float]) -> Array:
-    """(J, I, 6, 6) monomial coefficients of the trend on every block."""
-    out = np.zeros((s.y.count, s.x.count, ORDER, ORDER))
-    out[..., 0, 0] = beta[0]
-    if beta.size == 3:
-        out[..., 0, 0] += beta[1] * (s.x.middles - center[0]) + beta[2] * (s.y.middles - center[1])[:, None]
-        out[..., 0, 1] = 0.5 * s.x.spacing * beta[1]
-        out[..., 1, 0] = 0.5 * s.y.spacing * beta[2]
-    return out
+@dataclass(frozen=True)
+class TrendEstimate:
+    """Generalised least squares estimate of the trend.
+
+    beta: (k,) coefficients of the basis functions
+    covariance: (k, k)
+    information: sum of the weights of the points that it was estimated from; 0 if there is no estimate yet
+    """
+
+    beta: Array
+    covariance: Array
+    information: float
+
+    @staticmethod
+    def none(count: int) -> TrendEstimate:
+        """Zero coefficients, before the first estimate."""
+        return TrendEstimate(np.zeros(count), np.zeros((count, count)), 0.0)
+
+    def add_to(self, means: Array, variances: Array, h: Array) -> tuple[Array, Array]:
+        """Mean and variances (3, ...) with the trend.
+
+        means: (1 + k, 3, ...) zero-mean predictions f^ and H^
+        variances: (3, ...) of f^
+        h: (k, 3, ...) basis functions
+        """
+        u = h - means[1:]
+        mean: Array = means[0] + np.tensordot(self.beta, u, 1)
+        return mean, variances + np.einsum("ka...,kl,la...->a...", u, self.covariance, u)
 
 
 def trend_moments(count: int, s: Statistics, center: tuple[float, float]) -> list[Array]:

@@ -13,7 +13,8 @@ from gp_core.grid.normal_matrix import (
     domain_weights,
     fill_normal_matrix,
     normal_matrix,
-    reduced_rows,
+    reduce_rows,
+    room_for_products,
     safe_inverse,
 )
 from gp_core.grid.statistics import Mask, Statistics
@@ -38,15 +39,9 @@ class VarianceField(TileField):
         self.pairs[tiles] = self.prior_pairs
 
     def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
-        model, y, x = self.model, self.model.y.tables.along_y, self.model.x.tables.along_x
-        row = self.domain(j, 0)[0] - images.first_y
-        starts = (columns - columns[0]).astype(np.int64) * model.x.core
-        first = self.domain(0, int(columns[0]))[1] - images.first_x
         pairs = np.zeros((columns.size, self.prior_pairs.size), dtype=np.float32)
-        solved = attempt(
-            _variance_row,
-            images.weights, row, first, starts, model.x.blocks, *y, *x, model.pair, model.single_precision, pairs,
-        )  # fmt: skip
+        place = self.row_in(images, j, columns)
+        solved = attempt(_variance_row, images.weights, place, self.model.normal_tables, pairs)
         if solved:
             self.pairs[j, columns] = pairs.reshape(-1, *self.prior_pairs.shape)
         return solved
@@ -59,25 +54,19 @@ class VarianceField(TileField):
 
 
 @compiled(fastmath={"contract"})  # as `invert`, which becomes part of it
-def _variance_row(  # type: ignore[no-untyped-def]
-    weights, row, first, starts, blocks_x, reduce_y, even_y, odd_y, reduce_x, even_x, odd_x,
-    pair, precision, pairs,
-):  # fmt: skip
-    """Posterior covariances of the modes of tiles of one row, summed into pairs (T, p_y p_x); NaN on failure."""
+def _variance_row(weights, place, tables, pairs):  # type: ignore[no-untyped-def]
+    """Posterior covariances of the modes of a `TileRow`, summed into pairs (T, p_y p_x); NaN on failure."""
+    pair = tables.pair
     r = pair.shape[0]
-    B = reduced_rows(weights, reduce_y, row, first, starts[-1] + blocks_x)
+    B = reduce_rows(weights, tables.y.reduce, place)
     size = padded(r)
     P = np.empty((r, size), dtype=np.float32)
     P[:] = np.float32(0.0)
     room = np.empty((r, size), dtype=np.float32)
     covariance = np.empty((r, size), dtype=np.float32)
-    products = np.empty(
-        (even_y.shape[0] + odd_y.shape[0], even_x.shape[1] + odd_x.shape[1]), dtype=np.float32
-    )
-    for k in range(starts.size):
-        fill_normal_matrix(
-            B, starts[k] * WEIGHT_MOMENTS, reduce_x, even_y, odd_y, even_x, odd_x, pair, precision, products, P,
-        )  # fmt: skip
+    products = room_for_products(tables)
+    for k in range(place.starts.size):
+        fill_normal_matrix(B, place.starts[k] * WEIGHT_MOMENTS, tables, products, P)
         out = pairs[k]
         if not factorise(P):
             out[:] = np.nan

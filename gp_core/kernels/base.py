@@ -34,7 +34,7 @@ class Kernel(Parametrised):
 
     def __call__(self, X: Any, Z: Any = None) -> Array:
         """K (N, M) with K_ij = k(x_i, z_j); without Z, the Gram matrix (N, N) of X with itself."""
-        X, Z = self._checked_pair(X, Z)
+        X, Z = self._check_pair(X, Z)
         K = self._matrix(X, Z)
         if Z is None and self._conditional():
             _require_semidefinite(K, self._conditional())
@@ -42,18 +42,18 @@ class Kernel(Parametrised):
 
     def diag(self, X: Any) -> Array:
         """(N,) with k(x_i, x_i), the diagonal of k(X), in O(N)."""
-        return self._diag(self._checked(X))
+        return self._diag(self._check(X))
 
     def log(self, X: Any, Z: Any = None) -> Array:
         """(N, M) with log k(x_i, z_j), without underflow where k is a decaying exponential."""
-        X, Z = self._checked_pair(X, Z)
+        X, Z = self._check_pair(X, Z)
         return self._log_matrix(X, Z)
 
     # -- derivatives by hyperparameters ------------------------------------------------------------------
 
     def gradient_theta(self, X: Any, Z: Any = None) -> Array:
         """(N, M, P) with dk(x_i, z_j)/dtheta_p. N M P numbers: for a sum over i, j use `theta_vjp`."""
-        X, Z = self._checked_pair(X, Z)
+        X, Z = self._check_pair(X, Z)
         return self._gradient_theta(X, Z)
 
     def theta_vjp(self, X: Any, W: Any, Z: Any = None) -> Array:
@@ -61,7 +61,7 @@ class Kernel(Parametrised):
 
         W: (N, M) weights, any matrix
         """
-        X, Z = self._checked_pair(X, Z)
+        X, Z = self._check_pair(X, Z)
         W = as_float(W, "W")
         shape = (len(X), len(X if Z is None else Z))
         if W.shape != shape:
@@ -72,22 +72,22 @@ class Kernel(Parametrised):
 
     def gradient_x(self, X: Any, Z: Any = None) -> Array:
         """(N, M, D) with dk(x_i, z_j)/dx_i: the covariance of the gradient at x_i with the value at z_j."""
-        X, Z = self._checked_differentiable(X, Z)
+        X, Z = self._check_differentiable(X, Z)
         return self._gradient_x(X, Z)
 
     def gradient_z(self, X: Any, Z: Any = None) -> Array:
         """(N, M, D) with dk(x_i, z_j)/dz_j."""
-        X, Z = self._checked_differentiable(X, Z)
+        X, Z = self._check_differentiable(X, Z)
         return self._gradient_z(X, Z)
 
     def gradient_xz(self, X: Any, Z: Any = None) -> Array:
         """(N, M, D, D) with d2k(x_i, z_j)/dx_id dz_je: the covariance between gradients."""
-        X, Z = self._checked_differentiable(X, Z)
+        X, Z = self._check_differentiable(X, Z)
         return self._gradient_xz(X, Z)
 
     def gradient_xz_diag(self, X: Any) -> Array:
         """(N, D, D) with d2k(x, z)/dx_d dz_e at x = z = x_i: the prior covariance of the gradient."""
-        X, _ = self._checked_differentiable(X, None)
+        X, _ = self._check_differentiable(X, None)
         return self._gradient_xz_diag(X)
 
     def why_not_differentiable(self) -> str:
@@ -183,26 +183,26 @@ class Kernel(Parametrised):
 
     # -- checks ------------------------------------------------------------------------------------------
 
-    def _checked(self, X: Any, name: str = "X") -> Any:
+    def _check(self, X: Any, name: str = "X") -> Any:
         """X as this kernel takes it: points (N, D), or a sequence of objects."""
         if self.domain == "any" and looks_like_objects(X):
             return as_objects(X, name)
         return as_points(X, name)
 
-    def _checked_pair(self, X: Any, Z: Any) -> tuple[Any, Any]:
-        X = self._checked(X, "X")
+    def _check_pair(self, X: Any, Z: Any) -> tuple[Any, Any]:
+        X = self._check(X, "X")
         if Z is None:
             return X, None
-        Z = self._checked(Z, "Z")
+        Z = self._check(Z, "Z")
         if isinstance(X, np.ndarray) and isinstance(Z, np.ndarray) and X.shape[1] != Z.shape[1]:
             raise ValueError(f"X has {X.shape[1]} inputs but Z has {Z.shape[1]}: they must match")
         return X, Z
 
-    def _checked_differentiable(self, X: Any, Z: Any) -> tuple[Array, Array | None]:
+    def _check_differentiable(self, X: Any, Z: Any) -> tuple[Array, Array | None]:
         reason = self.why_not_differentiable()
         if reason:
             raise ValueError(reason)
-        X, Z = self._checked_pair(X, Z)
+        X, Z = self._check_pair(X, Z)
         if not isinstance(X, np.ndarray):
             raise ValueError("there is no derivative by sets or strings: give points of shape (N, D)")
         return X, Z

@@ -28,10 +28,10 @@ class Compact(Stationary):
 
     def sparse(self, X: Any, Z: Any = None) -> csr_array:
         """K (N, M) as a sparse matrix, from the pairs within the support only: O(pairs) memory and time."""
-        X, Z = self._checked_pair(X, Z)
+        X, Z = self._check_pair(X, Z)
         self._require_valid(X)
-        A = self._scaled(X)
-        B = A if Z is None else self._scaled(Z)
+        A = self._scale_points(X)
+        B = A if Z is None else self._scale_points(Z)
         pairs = cKDTree(A).sparse_distance_matrix(cKDTree(B), 1.0, output_type="coo_matrix")
         values = self._profile(np.square(pairs.data))
         K = csr_array((values, (pairs.row, pairs.col)), shape=(len(A), len(B)))
@@ -41,9 +41,9 @@ class Compact(Stationary):
     def _require_valid(self, X: Array) -> None:
         """Refuse points with more inputs than the kernel is positive definite in."""
 
-    def _scaled(self, X: Array) -> Array:
+    def _scale_points(self, X: Array) -> Array:
         self._require_valid(X)
-        return super()._scaled(X)
+        return super()._scale_points(X)
 
     def _log_profile(self, s: Array) -> Array:
         with np.errstate(divide="ignore"):

@@ -21,7 +21,7 @@ def add(left: Any, right: Any) -> Any:
     """k1 + k2; a number becomes a Constant, 0 adds nothing."""
     if _is_zero(left) or _is_zero(right):  # so that sum([k1, k2]) works, which begins at 0
         return left if _is_zero(right) else right
-    a, b = _promoted(left), _promoted(right)
+    a, b = _promote(left), _promote(right)
     if a is None or b is None:
         return NotImplemented
     return Sum((a, b))
@@ -71,8 +71,8 @@ class _Wrapper(Kernel):
     def _conditional(self) -> str:
         return self.kernel._conditional()
 
-    def _checked(self, X: Any, name: str = "X") -> Any:
-        return self.kernel._checked(X, name)
+    def _check(self, X: Any, name: str = "X") -> Any:
+        return self.kernel._check(X, name)
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,11 +198,11 @@ class _Combination(Kernel):
     def _conditional(self) -> str:
         return next(filter(None, (kernel._conditional() for kernel in self.kernels)), "")
 
-    def _checked(self, X: Any, name: str = "X") -> Any:
+    def _check(self, X: Any, name: str = "X") -> Any:
         if self.domain == "table":
             return as_table(X, name)
         strict = [kernel for kernel in self.kernels if kernel.domain != "any"]
-        return (strict or list(self.kernels))[0]._checked(X, name)
+        return (strict or list(self.kernels))[0]._check(X, name)
 
 
 @dataclass(frozen=True, repr=False)
@@ -432,7 +432,7 @@ def _mean_diagonal(kernel: Kernel, data: DataScale) -> float:
     return mean if mean > 0.0 else 1.0
 
 
-def _promoted(value: Any) -> Kernel | None:
+def _promote(value: Any) -> Kernel | None:
     if isinstance(value, Kernel):
         return value
     if isinstance(value, Real) and not isinstance(value, bool):

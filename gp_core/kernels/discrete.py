@@ -33,8 +33,8 @@ class SetIntersection(ObjectKernel):
     def _conditional(self) -> str:
         return ""
 
-    def _checked(self, X: Any, name: str = "X") -> list[Any]:
-        sets: list[Any] = super()._checked(X, name)
+    def _check(self, X: Any, name: str = "X") -> list[Any]:
+        sets: list[Any] = super()._check(X, name)
         for i, one in enumerate(sets):
             if not isinstance(one, (set, frozenset)):
                 raise ValueError(f"{name}[{i}] must be a set, got {type(one).__name__}: use set(...)")
@@ -93,7 +93,7 @@ class EditDistance(ObjectKernel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.references is not None:
-            references = tuple(self._checked(self.references, "EditDistance: references"))
+            references = tuple(self._check(self.references, "EditDistance: references"))
             self._set("references", references)
 
     def _conditional(self) -> str:
@@ -101,10 +101,10 @@ class EditDistance(ObjectKernel):
             return ""
         return "shorten length_scale of EditDistance, or give it references"
 
-    def _checked(self, X: Any, name: str = "X") -> list[Any]:
+    def _check(self, X: Any, name: str = "X") -> list[Any]:
         if isinstance(X, Strings):
             return X
-        strings = super()._checked(X, name)
+        strings = super()._check(X, name)
         for i, one in enumerate(strings):
             if not isinstance(one, (str, bytes, tuple, list)):
                 raise ValueError(f"{name}[{i}] must be a string or a sequence, got {type(one).__name__}")
@@ -123,12 +123,12 @@ class EditDistance(ObjectKernel):
     def _rbf(self) -> RBF:
         return RBF(self.length_scale, self.length_scale_bounds)
 
-    def _mapped(self, X: list[Any], Z: list[Any] | None) -> tuple[Array, Array | None]:
+    def _map(self, X: list[Any], Z: list[Any] | None) -> tuple[Array, Array | None]:
         return self._vectors(X), None if Z is None else self._vectors(Z)
 
     def _log_matrix(self, X: list[Any], Z: list[Any] | None) -> Array:
         if self.references is not None:
-            return self._rbf()._log_matrix(*self._mapped(X, Z))
+            return self._rbf()._log_matrix(*self._map(X, Z))
         distances = _distances_between(X, Z)
         return np.asarray(distances, dtype=np.float64) / -float(self.length_scale)
 
@@ -140,7 +140,7 @@ class EditDistance(ObjectKernel):
 
     def _gradient_theta(self, X: list[Any], Z: list[Any] | None) -> Array:
         if self.references is not None:
-            return self._rbf()._gradient_theta(*self._mapped(X, Z))
+            return self._rbf()._gradient_theta(*self._map(X, Z))
         log_k = self._log_matrix(X, Z)
         return (-log_k * np.exp(log_k))[:, :, None][:, :, : self.n_theta]  # dk/dlog l = k d / l
 
@@ -181,8 +181,8 @@ def edit_distances(X: Sequence[Any], Z: Sequence[Any]) -> npt.NDArray[np.int32]:
     left, left_index = _distinct(X)
     right, right_index = _distinct(Z)
     codes: dict[Hashable, int] = {}
-    s, s_lengths = _encoded(left, codes, pad=-1)
-    t, t_lengths = _encoded(right, codes, pad=-2)
+    s, s_lengths = _encode(left, codes, pad=-1)
+    t, t_lengths = _encode(right, codes, pad=-2)
     step = max(1, _BLOCK_ENTRIES // max(1, t.shape[0] * (t.shape[1] + 1)))
     parts = [
         _distances(s[i : i + step], s_lengths[i : i + step], t, t_lengths) for i in range(0, len(s), step)
@@ -222,7 +222,7 @@ def _distinct(X: Sequence[Any]) -> tuple[list[Any], npt.NDArray[np.intp]]:
     return list(index), np.array(positions, dtype=np.intp)
 
 
-def _encoded(
+def _encode(
     strings: list[Any], codes: dict[Hashable, int], pad: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]]:
     lengths = np.array([len(one) for one in strings], dtype=np.intp)

@@ -46,7 +46,7 @@ class ObjectKernel(Kernel):
     def why_not_differentiable(self) -> str:
         return f"{type(self).__name__} is a kernel on objects: there is no derivative by them"
 
-    def _checked(self, X: Any, name: str = "X") -> Any:
+    def _check(self, X: Any, name: str = "X") -> Any:
         return as_objects(X, name)
 
     def _conditional(self) -> str:
@@ -137,7 +137,7 @@ class FunctionKernel(ObjectKernel):
             self._set("params", tuple(self.params.values()))
         super().__post_init__()
 
-    def _named(self) -> dict[str, float]:
+    def _by_name(self) -> dict[str, float]:
         return dict(zip(self.names, self.params, strict=False))
 
     @property
@@ -147,11 +147,11 @@ class FunctionKernel(ObjectKernel):
 
     def values(self) -> dict[str, Any]:
         """Every parameter by name."""
-        return dict(self._named())
+        return dict(self._by_name())
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name."""
-        return dict(self._named())
+        return dict(self._by_name())
 
     def with_params(self, **params: Any) -> Self:
         """The same function with some parameters replaced."""
@@ -160,22 +160,22 @@ class FunctionKernel(ObjectKernel):
                 raise ValueError(
                     f"FunctionKernel has no parameter {name!r}; there are {', '.join(self.names) or 'none'}"
                 )
-        values = tuple((self._named() | params).values())
+        values = tuple((self._by_name() | params).values())
         return type(self)(self.function, values, self.params_bounds, self.vectorized, self.names)
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", repr(self.function))
-        shown = f"FunctionKernel({name}" + (f", {self._named()!r}" if self.names else "")
+        shown = f"FunctionKernel({name}" + (f", {self._by_name()!r}" if self.names else "")
         return shown + (
             f", {self.params_bounds!r})" if self.names and self.params_bounds != POSITIVE else ")"
         )
 
     def compare(self, x: Any, z: Any) -> float:
-        return float(self.function(x, z, **self._named()))
+        return float(self.function(x, z, **self._by_name()))
 
-    def _checked(self, X: Any, name: str = "X") -> Any:
+    def _check(self, X: Any, name: str = "X") -> Any:
         if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
-            return Kernel._checked(self, X, name)
+            return Kernel._check(self, X, name)
         return as_objects(X, name)
 
     def _matrix(self, X: Any, Z: Any) -> Array:
@@ -183,7 +183,7 @@ class FunctionKernel(ObjectKernel):
             K = super()._matrix(X, Z)
         else:
             other = X if Z is None else Z
-            K = np.array(self.function(X, other, **self._named()), dtype=np.float64)
+            K = np.array(self.function(X, other, **self._by_name()), dtype=np.float64)
             if K.shape != (len(X), len(other)):
                 raise ValueError(
                     f"{self!r} must return a matrix ({len(X)}, {len(other)}), got shape {K.shape}"
@@ -198,7 +198,7 @@ class FunctionKernel(ObjectKernel):
         if not self.vectorized:
             return super()._diag(X)
         return np.array(
-            [self.function(X[i : i + 1], X[i : i + 1], **self._named()) for i in range(len(X))]
+            [self.function(X[i : i + 1], X[i : i + 1], **self._by_name()) for i in range(len(X))]
         ).reshape(-1)
 
 
@@ -262,9 +262,9 @@ class Precomputed(Kernel):
     def why_not_differentiable(self) -> str:
         return "Precomputed is a kernel of indices: there is no derivative by them"
 
-    def _checked(self, X: Any, name: str = "X") -> Array:
+    def _check(self, X: Any, name: str = "X") -> Array:
         array = as_float(X, name)
-        points: Array = super()._checked(array[:, None] if array.ndim == 1 else array, name)
+        points: Array = super()._check(array[:, None] if array.ndim == 1 else array, name)
         self._indices(points, name)
         return points
 

@@ -18,20 +18,16 @@ from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.spatial.distance import cdist, pdist, squareform
 
 from gp_core.arrays import Array, positive
 from gp_core.kernels.base import Kernel
 from gp_core.kernels.bessel import log_matern_profile, matern_profile
+from gp_core.kernels.distances import squared_distances, symmetric_matrix
 from gp_core.parallel import map_blocks
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
 
 _BLOCK_ENTRIES = 65536
 """Entries of a block of rows of K that is worked on at a time, so that temporaries stay in cache."""
-_SQUARE = 136
-"""Side of the squares that a large symmetric K is filled by: small, and no power of 2, for the sake of the cache."""
-_PACKED = 2500
-"""Up to this many points a symmetric K is computed as one packed half, which takes half as much memory again."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,7 +72,7 @@ class Stationary(Kernel):
 
     # -- values ----------------------------------------------------------------------------------------
 
-    def _scaled(self, X: Array) -> Array:
+    def _scale_points(self, X: Array) -> Array:
         scale = np.asarray(self.length_scale)
         if scale.ndim == 1 and scale.shape[0] != X.shape[1]:
             raise ValueError(
@@ -86,23 +82,23 @@ class Stationary(Kernel):
         scaled: Array = X / scale
         return scaled
 
-    def _centred(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
+    def _centre(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Scaled points about a common centre: differences are the same, their products lose fewer digits."""
-        A = self._scaled(X)
+        A = self._scale_points(X)
         centre = A.mean(axis=0)
         A -= centre
-        return A, A if Z is None else self._scaled(Z) - centre
+        return A, A if Z is None else self._scale_points(Z) - centre
 
     def _squared_distances(self, X: Array, Z: Array | None) -> Array:
-        A = self._scaled(X)
-        B = A if Z is None else self._scaled(Z)
+        A = self._scale_points(X)
+        B = A if Z is None else self._scale_points(Z)
         return squared_distances(A, B)
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        A = self._scaled(X)
+        A = self._scale_points(X)
         if Z is None:
-            return self._packed(A) if len(A) <= _PACKED else self._symmetric(A)
-        B = self._scaled(Z)
+            return symmetric_matrix(A, self._profile_in_place)
+        B = self._scale_points(Z)
         K = np.empty((len(A), len(B)))
 
         def fill(rows: slice) -> None:
@@ -111,32 +107,8 @@ class Stationary(Kernel):
         map_blocks(fill, _blocks(len(A), len(B)))
         return K
 
-    def _packed(self, A: Array) -> Array:
-        """K of scaled points with themselves: one half computed, then unfolded."""
-        s = pdist(A, "sqeuclidean")
-        self._profile_in_place(s)
-        K: Array = squareform(s, checks=False) if len(A) > 1 else np.empty((1, 1))
-        K.flat[:: len(A) + 1] = self._profile(np.zeros(1))
-        return K
-
-    def _symmetric(self, A: Array) -> Array:
-        """K of scaled points with themselves: squares of the upper half, each copied across."""
-        n = len(A)
-        K = np.empty((n, n))
-
-        def fill(square: tuple[slice, slice]) -> None:
-            rows, columns = square
-            part = squared_distances(A[rows], A[columns])
-            self._profile_in_place(part)
-            K[rows, columns] = part
-            if rows != columns:
-                K[columns, rows] = part.T
-
-        map_blocks(fill, _squares(n))
-        return K
-
     def _diag(self, X: Array) -> Array:
-        self._scaled(X[:1])
+        self._scale_points(X[:1])
         return np.ones(len(X))
 
     def _log_matrix(self, X: Array, Z: Array | None) -> Array:
@@ -157,7 +129,7 @@ class Stationary(Kernel):
         return np.stack(parts, axis=-1) if parts else np.zeros((*s.shape, 0))
 
     def _contract(self, X: Array, Z: Array | None, W: Array, upper: bool = False) -> tuple[float, Array]:
-        A, B = self._centred(X, Z)
+        A, B = self._centre(X, Z)
         per_input = np.ndim(self.length_scale) == 1
         free_scale = self._is_free("length_scale")
 
@@ -185,8 +157,8 @@ class Stationary(Kernel):
 
     def _differences(self, X: Array, Z: Array | None) -> Iterator[Array]:
         """(N, M) scaled differences, one input at a time."""
-        A = self._scaled(X)
-        B = A if Z is None else self._scaled(Z)
+        A = self._scale_points(X)
+        B = A if Z is None else self._scale_points(Z)
         for d in range(A.shape[1]):
             yield np.subtract.outer(A[:, d], B[:, d])
 
@@ -215,7 +187,7 @@ class Stationary(Kernel):
         return np.repeat(one[None], len(X), axis=0)
 
     def _input_vjp(self, X: Array, Z: Array | None, W: Array) -> Array:
-        A, B = self._centred(X, Z)
+        A, B = self._centre(X, Z)
         out = np.empty_like(A)
         for rows in _blocks(len(A), len(B)):
             g = W[rows] * self._slope(squared_distances(A[rows], B))
@@ -373,21 +345,8 @@ class RationalQuadratic(Stationary):
         return [self._profile(s) * alpha * (u / (1.0 + u) - np.log1p(u))]
 
 
-def squared_distances(A: Array, B: Array, out: Array | None = None) -> Array:
-    """(N, M) with |a_i - b_j|^2, formed from differences: exact zeros, no cancellation."""
-    distances: Array = cdist(A, B, "sqeuclidean", out=out)
-    return distances
-
-
 def _dot(a: Array, b: Array) -> float:
     return float(np.einsum("ij,ij->", a, b))
-
-
-def _squares(n: int) -> Iterator[tuple[slice, slice]]:
-    """The squares on and above the diagonal of an (n, n) matrix."""
-    for i in range(0, n, _SQUARE):
-        for j in range(i, n, _SQUARE):
-            yield slice(i, min(i + _SQUARE, n)), slice(j, min(j + _SQUARE, n))
 
 
 def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:

@@ -52,8 +52,8 @@ class SubtreeKernel(ObjectKernel):
     def _conditional(self) -> str:
         return ""
 
-    def _checked(self, X: Any, name: str = "X") -> list[Any]:
-        trees = super()._checked(X, name)
+    def _check(self, X: Any, name: str = "X") -> list[Any]:
+        trees = super()._check(X, name)
         return [
             one if isinstance(one, _Nodes) else _Nodes(one, f"{name}[{i}]") for i, one in enumerate(trees)
         ]
@@ -178,8 +178,8 @@ class WeisfeilerLehman(ObjectKernel):
     def _conditional(self) -> str:
         return ""
 
-    def _checked(self, X: Any, name: str = "X") -> list[Any]:
-        graphs: list[Any] = super()._checked(X, name)
+    def _check(self, X: Any, name: str = "X") -> list[Any]:
+        graphs: list[Any] = super()._check(X, name)
         for i, one in enumerate(graphs):
             if not isinstance(one, Graph) or not len(one):
                 raise ValueError(

@@ -29,51 +29,51 @@ class _Projected(_Wrapper):
         raise NotImplementedError
 
     def _child_scales(self, data: DataScale) -> list[DataScale]:
-        return [data.about(self._mapped(data.X, None)[0])]
+        return [data.about(self._map(data.X, None)[0])]
 
-    def _checked(self, X: Any, name: str = "X") -> Any:
-        return Kernel._checked(self, X, name)
+    def _check(self, X: Any, name: str = "X") -> Any:
+        return Kernel._check(self, X, name)
 
-    def _mapped(self, X: Array, Z: Array | None) -> tuple[Array, Array | None, Array]:
+    def _map(self, X: Array, Z: Array | None) -> tuple[Array, Array | None, Array]:
         J = self._jacobian(X.shape[1])
         return X @ J.T, None if Z is None else Z @ J.T, J
 
     def _matrix(self, X: Array, Z: Array | None) -> Array:
-        U, V, _ = self._mapped(X, Z)
+        U, V, _ = self._map(X, Z)
         return self.kernel._matrix(U, V)
 
     def _diag(self, X: Array) -> Array:
-        return self.kernel._diag(self._mapped(X, None)[0])
+        return self.kernel._diag(self._map(X, None)[0])
 
     def _latent_diag(self, X: Array) -> Array:
-        return self.kernel._latent_diag(self._mapped(X, None)[0])
+        return self.kernel._latent_diag(self._map(X, None)[0])
 
     def _log_matrix(self, X: Array, Z: Array | None) -> Array:
-        U, V, _ = self._mapped(X, Z)
+        U, V, _ = self._map(X, Z)
         return self.kernel._log_matrix(U, V)
 
     def _gradient_theta(self, X: Array, Z: Array | None) -> Array:
-        U, V, _ = self._mapped(X, Z)
+        U, V, _ = self._map(X, Z)
         return self.kernel._gradient_theta(U, V)
 
     def _contract(self, X: Array, Z: Array | None, W: Array, upper: bool = False) -> tuple[float, Array]:
-        U, V, _ = self._mapped(X, Z)
+        U, V, _ = self._map(X, Z)
         return self.kernel._contract(U, V, W, upper)
 
     def _gradient_x(self, X: Array, Z: Array | None) -> Array:
-        U, V, J = self._mapped(X, Z)
+        U, V, J = self._map(X, Z)
         return self.kernel._gradient_x(U, V) @ J
 
     def _gradient_xz(self, X: Array, Z: Array | None) -> Array:
-        U, V, J = self._mapped(X, Z)
+        U, V, J = self._map(X, Z)
         return J.T @ self.kernel._gradient_xz(U, V) @ J
 
     def _gradient_xz_diag(self, X: Array) -> Array:
-        U, _, J = self._mapped(X, None)
+        U, _, J = self._map(X, None)
         return J.T @ self.kernel._gradient_xz_diag(U) @ J
 
     def _input_vjp(self, X: Array, Z: Array | None, W: Array) -> Array:
-        U, V, J = self._mapped(X, Z)
+        U, V, J = self._map(X, Z)
         return self.kernel._input_vjp(U, V, W) @ J
 
 
@@ -159,7 +159,7 @@ class Metric(_Projected):
         return np.concatenate(parts, axis=-1) if parts else np.zeros((*lead, 0))
 
     def _contract(self, X: Array, Z: Array | None, W: Array, upper: bool = False) -> tuple[float, Array]:
-        U, V, _ = self._mapped(X, Z)
+        U, V, _ = self._map(X, Z)
         value, inner = self.kernel._contract(U, V, W, upper)
         # K depends on J through u = J x and v = J z.
         other = X if Z is None else Z
@@ -168,7 +168,7 @@ class Metric(_Projected):
         return value, np.concatenate([self._own_gradient(J_gradient), inner])
 
     def _gradient_theta(self, X: Array, Z: Array | None) -> Array:
-        U, V, _ = self._mapped(X, Z)
+        U, V, _ = self._map(X, Z)
         other = X if Z is None else Z
         J_gradient = self.kernel._gradient_x(U, V)[..., None] * X[:, None, None, :]
         J_gradient += self.kernel._gradient_z(U, V)[..., None] * other[None, :, None, :]
@@ -194,19 +194,19 @@ class Columns(_Projected):
     def domain(self) -> Domain:  # type: ignore[override]
         return "table" if self.kernel.domain == "objects" else self.kernel.domain
 
-    def _checked(self, X: Any, name: str = "X") -> Any:
-        return as_table(X, name) if self.domain == "table" else super()._checked(X, name)
+    def _check(self, X: Any, name: str = "X") -> Any:
+        return as_table(X, name) if self.domain == "table" else super()._check(X, name)
 
-    def _mapped(self, X: Any, Z: Any) -> tuple[Any, Any, Array]:
+    def _map(self, X: Any, Z: Any) -> tuple[Any, Any, Array]:
         if not isinstance(X, Table):
-            return super()._mapped(X, Z)
+            return super()._map(X, Z)
         return self._read(X), None if Z is None else self._read(Z), np.zeros((0, 0))
 
     def _read(self, table: Table) -> Any:
         """The chosen columns of a table as the kernel takes them."""
 
         def check(cells: Any) -> Any:
-            return self.kernel._checked(cells if self.kernel.domain == "objects" else as_float(cells, "X"))
+            return self.kernel._check(cells if self.kernel.domain == "objects" else as_float(cells, "X"))
 
         return table.columns((type(self.kernel), self.kernel.domain, self.columns), self.columns, check)
 

@@ -38,7 +38,7 @@ def is_valid_kernel(k: Kernel | Callable[[Any, Any], Array], X: Any, tolerance: 
     X: points (N, D), or a sequence of objects
     tolerance: what counts as rounding, relative to the largest entry (times N for the eigenvalue)
     """
-    K = k._matrix(k._checked(X), None) if isinstance(k, Kernel) else np.asarray(k(X, X), dtype=np.float64)
+    K = k._matrix(k._check(X), None) if isinstance(k, Kernel) else np.asarray(k(X, X), dtype=np.float64)
     n = len(X)
     if K.shape != (n, n):
         raise ValueError(f"k must return a matrix ({n}, {n}) on {n} points, got shape {K.shape}")

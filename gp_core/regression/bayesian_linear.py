@@ -15,9 +15,10 @@ from gp_core.basis import Basis, PolynomialBasis
 from gp_core.estimators import Inputs, fit_inputs_and_targets, generator, query_inputs, report
 from gp_core.gaussian import Gaussian
 from gp_core.linalg import cholesky
-from gp_core.optimize import Optimum, minimize
+from gp_core.optimize import Optimum
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Parametrised, Values
 from gp_core.regression.noise import Noise
+from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,8 +171,7 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         noise_covariance: Lambda, the known part of the noise: variances (N,) or a covariance (N, N)
         """
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
+        check_optimizer(self.optimizer)
         points, targets = fit_inputs_and_targets(self, X, y)
         Y = targets[:, None] if targets.ndim == 1 else targets
         model = self._hyperparameters()
@@ -188,7 +188,7 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )
         self.log_marginal_likelihood_value_ = value
         self._publish()
-        self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
+        self.n_iter_ = count_iterations(self.optimum_)
         report(self.optimum_, 0.0)
         return self
 
@@ -237,21 +237,9 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _learn(
         self, start: _Hyperparameters, X: Array, Y: Array, known: Array | None
     ) -> tuple[_Hyperparameters, Optimum]:
-        def negative(theta: Array) -> tuple[float, Array]:
-            model = start.with_theta(theta)
-            value, gradient = self._evidence(model, X, Y, known)
-            return -value, -gradient
-
-        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
-        optimum = minimize(
-            negative,
-            start.theta,
-            start.bounds,
-            n_restarts=n_restarts,
-            rng=generator(self.random_state) if n_restarts else None,
-            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
+        return maximize_likelihood(
+            start, lambda model, _: self._evidence(model, X, Y, known), SearchSettings.of(self)
         )
-        return start.with_theta(optimum.x), optimum
 
     def _evidence(
         self, model: _Hyperparameters, X: Array, Y: Array, known: Array | None

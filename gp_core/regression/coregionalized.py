@@ -22,9 +22,10 @@ from gp_core.estimators import (
 )
 from gp_core.kernels import Kernel
 from gp_core.linalg import Cholesky, cholesky
-from gp_core.optimize import Optimum, minimize
+from gp_core.optimize import Optimum
 from gp_core.parameters import AUTO, SIGNED, Bounds, Parameter, Parametrised, Values
-from gp_core.scales import DataScale, search_space
+from gp_core.scales import DataScale
+from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
 
 
 @dataclass(frozen=True, repr=False)
@@ -182,8 +183,7 @@ class CoregionalizedGaussianProcessRegressor(
         noise_covariance : (N O, N O)
             Between all observations; the points of the first output first, then those of the second.
         """
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
+        check_optimizer(self.optimizer)
         kernel = default_kernel(self.kernel)
         points, values = fit_inputs_and_targets(self, X, y, kernel)
         self._single_output = values.ndim == 1
@@ -191,7 +191,7 @@ class CoregionalizedGaussianProcessRegressor(
         self.X_train_, self.y_train_ = points, values
         self._offset = Y.mean(axis=0) if self.normalize_y else np.zeros(Y.shape[1])
         self._stacked = (Y - self._offset).T.ravel()
-        self._known = _stacked_noise(len(Y), Y.shape[1], noise_variances, output_noise, noise_covariance)
+        self._known = _stack_noise(len(Y), Y.shape[1], noise_variances, output_noise, noise_covariance)
         model = _Model(self._outputs(Y), kernel, self.noise_variance, self.noise_variance_bounds)
         self.optimum_: Optimum | None = None
         if self.optimizer is not None and model.n_theta:
@@ -202,7 +202,7 @@ class CoregionalizedGaussianProcessRegressor(
         self.theta_, self.theta_names_ = model.theta, model.theta_names
         self.log_marginal_likelihood_value_, _, self._factor, dual = self._evidence(model, gradient=False)
         self._dual = dual.reshape(Y.shape[1], Y.shape[0])
-        self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
+        self.n_iter_ = count_iterations(self.optimum_)
         report(self.optimum_, self._factor.jitter, model)
         return self
 
@@ -227,24 +227,9 @@ class CoregionalizedGaussianProcessRegressor(
         return Coregionalization(F, 0.5 * deviation**2)
 
     def _learn(self, model: _Model, data: DataScale) -> tuple[_Model, Optimum]:
-        def negative(theta: Array, gradient: bool = True) -> tuple[float, Array]:
-            value, slope, _, _ = self._evidence(model.with_theta(theta), gradient)
-            return -value, -slope
-
-        space = search_space(model, data)
-        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
-        optimum = minimize(
-            negative,
-            model.theta,
-            space.bounds,
-            n_restarts=n_restarts,
-            rng=generator(self.random_state) if n_restarts else None,
-            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
-            restarts=space.restarts,
-            candidates=space.candidates,
-            value=lambda theta: negative(theta, gradient=False)[0],
+        return maximize_likelihood(
+            model, lambda m, gradient: self._evidence(m, gradient)[:2], SearchSettings.of(self), data
         )
-        return model.with_theta(optimum.x), optimum
 
     def _evidence(self, model: _Model, gradient: bool) -> tuple[float, Array, Cholesky, Array]:
         """log p(y), its gradient (P,), the factor of A and A^-1 y."""
@@ -341,7 +326,7 @@ class CoregionalizedGaussianProcessRegressor(
         return draws[:, 0] if self._single_output else draws
 
 
-def _stacked_noise(n: int, outputs: int, variances: Any, between: Any, full: Any) -> Array | None:
+def _stack_noise(n: int, outputs: int, variances: Any, between: Any, full: Any) -> Array | None:
     """Lambda (N O, N O), outputs one after another; None if no part of it is known."""
     if variances is None and between is None and full is None:
         return None

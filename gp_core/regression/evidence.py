@@ -116,21 +116,21 @@ def evidence(
 
 def _evidence(model: GPModel, X: Any, targets: Targets, noise: Array | None, gradient: bool) -> Evidence:
     factor = cholesky(model.covariance(X, noise), overwrite=True)
-    state = conditioned(model, X, targets, factor)
+    state = condition_on(model, X, targets, factor)
     if not gradient or not model.n_theta:
         return state
-    value, dual = state.value, state.dual
-    W = _weights(factor, dual)
+    dual, outputs = state.dual, state.dual.shape[1]
+    V = _weights(factor, dual)
     parts = []
     if model._is_free("noise_variance"):
-        parts.append(np.array([float(model.noise_variance) * np.trace(W)]))
+        parts.append(np.array([-outputs * float(model.noise_variance) * np.trace(V)]))
     if model.kernel.n_theta:
-        parts.append(model.kernel._contract(X, None, W, upper=True)[1])
+        parts.append(-outputs * model.kernel._contract(X, None, V, upper=True)[1])
     parts.append(model.mean.theta_vjp(X, dual / targets.scale))
-    return Evidence(value, np.concatenate(parts), None, dual, factor.jitter)
+    return Evidence(state.value, np.concatenate(parts), None, dual, factor.jitter)
 
 
-def conditioned(model: GPModel, X: Any, targets: Targets, factor: Cholesky) -> Evidence:
+def condition_on(model: GPModel, X: Any, targets: Targets, factor: Cholesky) -> Evidence:
     """log p of the scaled residuals, from the factor of A."""
     n, outputs = targets.values.shape
     residuals = model.residuals(X, targets)
@@ -144,13 +144,13 @@ def conditioned(model: GPModel, X: Any, targets: Targets, factor: Cholesky) -> E
 
 
 def _weights(factor: Cholesky, dual: Array) -> Array:
-    """W (N, N) folded into its upper triangle, W_ij + W_ji for i < j; consumes the factor.
+    """V = -W / O (N, N) folded into its upper triangle, V_ij + V_ji for i < j; consumes the factor.
 
-    Since dA is symmetric the sum over the folded half is the sum over all of W.
+    Since dA is symmetric the sum over the folded half is the sum over all of V. It is V rather than W because the
+    inverse, which it is made from in place, then needs no further pass for the sign.
     """
-    W = factor.inverse_lower(overwrite=True)
-    W *= -float(dual.shape[1])
+    V = factor.inverse_lower(overwrite=True)
     for a in dual.T:
-        W = blas.dsyr(1.0, a, lower=1, a=W, overwrite_a=1)
-    W.T.flat[:: len(W) + 1] *= 0.5
-    return W.T  # Fortran order lower is C order upper
+        V = blas.dsyr(-1.0 / dual.shape[1], a, lower=1, a=V, overwrite_a=1)
+    V.T.flat[:: len(V) + 1] *= 0.5
+    return V.T  # Fortran order lower is C order upper

@@ -22,15 +22,16 @@ from gp_core.estimators import (
     report,
 )
 from gp_core.kernels import Kernel
-from gp_core.linalg import cholesky, extended, product
-from gp_core.optimize import Optimum, minimize
+from gp_core.linalg import cholesky, extend_factor, product
+from gp_core.optimize import Optimum
 from gp_core.parallel import available_threads, map_blocks, single_threaded_blas
 from gp_core.parameters import AUTO, Bounds
 from gp_core.priors import Prior, log_prior
-from gp_core.regression.evidence import Evidence, GPModel, Targets, conditioned, evidence
+from gp_core.regression.evidence import Evidence, GPModel, Targets, condition_on, evidence
 from gp_core.regression.means import as_mean
 from gp_core.regression.noise import Noise
-from gp_core.scales import DataScale, search_space
+from gp_core.scales import DataScale
+from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
 
 _BATCH_ENTRIES = 500_000
 """Entries of K(X*, X) that prediction holds at a time, per thread."""
@@ -128,8 +129,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             units of y^2; it comes on top of noise_variance
         """
         model = self._model()
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
+        check_optimizer(self.optimizer)
         points, values = fit_inputs_and_targets(self, X, y, model.kernel)
         self._single_output = values.ndim == 1
         Y = values[:, None] if values.ndim == 1 else values
@@ -144,7 +144,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             model, self.optimum_ = self._learn(model)
         state = evidence(model, points, self._targets, self._noise)
         self._set_model(model, state)
-        self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
+        self.n_iter_ = count_iterations(self.optimum_)
         report(self.optimum_, self.jitter_, model)
         return self
 
@@ -154,29 +154,19 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
 
     def _learn(self, model: GPModel) -> tuple[GPModel, Optimum]:
         data = DataScale.of(self.X_train_, model.residuals(self.X_train_, self._targets))
-        model = model.off_saddles(data)
-        space = search_space(model, data)
-        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
-        optimum = minimize(
-            lambda theta: self._negative(model.with_theta(theta), gradient=True),
-            None if self.kernel is None else model.theta,
-            space.bounds,
-            n_restarts=n_restarts,
-            rng=generator(self.random_state) if n_restarts else None,
-            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
-            restarts=space.restarts,
-            candidates=space.candidates,
-            value=lambda theta: self._negative(model.with_theta(theta), gradient=False)[0],
+        return maximize_likelihood(
+            model.off_saddles(data),
+            self._posterior_density,
+            SearchSettings.of(self),
+            data,
+            self.kernel is None,
         )
-        return model.with_theta(optimum.x), optimum
 
-    def _negative(self, model: GPModel, gradient: bool) -> tuple[float, Array]:
-        """-log p(y) - log p(theta), and the gradient if asked for."""
+    def _posterior_density(self, model: GPModel, gradient: bool) -> tuple[float, Array]:
+        """log p(y) + log p(theta), and the gradient if asked for."""
         likelihood = evidence(model, self.X_train_, self._targets, self._noise, gradient=gradient)
         prior, prior_gradient = log_prior(self.priors, model)
-        if not gradient:
-            return -likelihood.value - prior, prior_gradient
-        return -likelihood.value - prior, -likelihood.gradient - prior_gradient
+        return likelihood.value + prior, likelihood.gradient + prior_gradient if gradient else prior_gradient
 
     def _set_model(self, model: GPModel, state: Evidence) -> None:
         assert state.factor is not None
@@ -239,12 +229,12 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             corner.flat[:: len(corner) + 1] += known
             self._noise = np.concatenate([self._noise, known])
         cross = self.kernel_._matrix(self.X_train_, points)
-        factor = extended(self._factor, cross, corner)
-        self.X_train_ = _joined(self.X_train_, points, self.kernel_)
+        factor = extend_factor(self._factor, cross, corner)
+        self.X_train_ = _join(self.X_train_, points, self.kernel_)
         self.y_train_ = np.concatenate([self.y_train_, y])
         Y = self.y_train_[:, None] if self.y_train_.ndim == 1 else self.y_train_
         self._targets = Targets(Y - self._offset, self._scale)
-        self._set_model(self.model_, conditioned(self.model_, self.X_train_, self._targets, factor))
+        self._set_model(self.model_, condition_on(self.model_, self.X_train_, self._targets, factor))
         return self
 
     def leave_one_out(self) -> LeaveOneOut:
@@ -284,7 +274,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             if include_noise:
                 covariance.flat[:: len(covariance) + 1] += self._noise_at(queries)
             spread = covariance[:, :, None] * self._scale**2
-            return self._shaped(mean), spread[:, :, 0] if self._single_output else spread
+            return self._reshape(mean), spread[:, :, 0] if self._single_output else spread
         mean = np.empty((len(queries), self._dual.shape[1]))
         variance = np.empty(len(queries))
 
@@ -301,10 +291,10 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             map_blocks(fill, self._batches(len(queries)))
         mean = mean * self._scale + self._prior_mean(queries)
         if not return_std:
-            return self._shaped(mean)
+            return self._reshape(mean)
         noise = self._noise_at(queries) if include_noise else 0.0
         std = np.sqrt(np.maximum(variance, 0.0) + noise)[:, None] * self._scale
-        return self._shaped(mean), std[:, 0] if self._single_output else std
+        return self._reshape(mean), std[:, 0] if self._single_output else std
 
     def _batches(self, m: int, entries_per_point: int = 1) -> Iterator[slice]:
         row = len(self.X_train_) * entries_per_point
@@ -324,7 +314,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         m = self.mean_(X)
         return (m[:, None] if m.ndim == 1 else m) + self._offset
 
-    def _shaped(self, mean: Array) -> Array:
+    def _reshape(self, mean: Array) -> Array:
         return mean[:, 0] if self._single_output else mean
 
     def _joint(self, X: Any) -> tuple[Array, Array]:
@@ -389,7 +379,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         rng = generator(random_state)
         fitted = hasattr(self, "model_")
         model = self.model_ if fitted else self._model()
-        queries = query_inputs(self, X, model.kernel) if fitted else model.kernel._checked(X)
+        queries = query_inputs(self, X, model.kernel) if fitted else model.kernel._check(X)
         size = float(model.kernel._diag(queries).mean())
         if fitted:
             mean, covariance = self._joint(queries)
@@ -445,13 +435,13 @@ class LeaveOneOut:
         return np.asarray(self.error / self.std)
 
 
-def _joined(old: Any, new: Any, kernel: Kernel) -> Any:
+def _join(old: Any, new: Any, kernel: Kernel) -> Any:
     """Training inputs of both, as the kernel takes them."""
     if isinstance(old, np.ndarray):
         return np.concatenate([old, new])
     if isinstance(old, Table):
         return Table(np.concatenate([old.cells, new.cells]))
-    return kernel._checked([*old, *new])
+    return kernel._check([*old, *new])
 
 
 def _latent_covariance(kernel: Kernel, X: Any) -> Array:

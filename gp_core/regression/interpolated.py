@@ -23,11 +23,12 @@ from gp_core.estimators import (
 )
 from gp_core.kernels import Constant, Kernel, Periodic, Product, Scaled, Stationary, Sum
 from gp_core.linalg import Cholesky, cholesky
-from gp_core.optimize import Optimum, minimize
+from gp_core.optimize import Optimum
 from gp_core.parameters import AUTO, Bounds
 from gp_core.regression.evidence import GPModel
 from gp_core.regression.means import as_mean
-from gp_core.scales import DataScale, search_space
+from gp_core.scales import DataScale
+from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
 
 DEFAULT_NODES = {1: 200, 2: 25, 3: 10}
 """Nodes per input, by the number of inputs: at most 1000 in all."""
@@ -188,8 +189,7 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
             raise ValueError(
                 f"the kernel must be stationary (RBF, Matern, ..., and sums of them), got {kernel!r}"
             )
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
+        check_optimizer(self.optimizer)
         model = GPModel(kernel, as_mean(None), self.noise_variance, self.noise_variance_bounds)
         if float(model.noise_variance) <= 0.0:
             raise ValueError(
@@ -215,7 +215,7 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
         self.inducing_mean_ = posterior.mean * self._scale + self._offset
         self._posterior = posterior
         self.log_marginal_likelihood_value_ = posterior.value
-        self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
+        self.n_iter_ = count_iterations(self.optimum_)
         report(self.optimum_, 0.0, model)
         return self
 
@@ -231,24 +231,11 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
     def _learn(self, model: GPModel, statistics: _Statistics, data: DataScale) -> tuple[GPModel, Optimum]:
         U = self.grid_.points
 
-        def negative(theta: Array, gradient: bool = True) -> tuple[float, Array]:
-            found = _posterior(model.with_theta(theta), U, statistics, gradient)
-            return -found.value, -found.gradient
+        def likelihood(model: GPModel, gradient: bool) -> tuple[float, Array]:
+            found = _posterior(model, U, statistics, gradient)
+            return found.value, found.gradient
 
-        space = search_space(model, data)
-        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
-        optimum = minimize(
-            negative,
-            None if self.kernel is None else model.theta,
-            space.bounds,
-            n_restarts=n_restarts,
-            rng=generator(self.random_state) if n_restarts else None,
-            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
-            restarts=space.restarts,
-            candidates=space.candidates,
-            value=lambda theta: negative(theta, gradient=False)[0],
-        )
-        return model.with_theta(optimum.x), optimum
+        return maximize_likelihood(model, likelihood, SearchSettings.of(self), data, self.kernel is None)
 
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """log p(y) of the scaled targets at theta (of the fitted model unless given), with its gradient if asked."""

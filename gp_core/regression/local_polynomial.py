@@ -9,7 +9,7 @@ Shapes: M queries, N training points, K neighbours, D inputs, F monomials, O out
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ def fit_around(
     normal = np.zeros((len(queries), len(pairs), len(pairs)))
     right = np.zeros((len(queries), len(pairs), Y.shape[1]))
     _gather(X, Y, robust, queries, neighbours, weights, pairs, normal, right)
-    return _solved(normal, right)
+    return _solve(normal, right)
 
 
 def fit_on_a_line(
@@ -56,15 +56,15 @@ def fit_on_a_line(
     normal = np.zeros((len(queries), degree + 1, degree + 1))
     right = np.zeros((len(queries), degree + 1, Y.shape[1]))
     _gather_on_a_line(x, Y, robust, queries, nearest, normal, right, unit)
-    return _solved(normal, right)
+    return _solve(normal, right)
 
 
-def _solved(normal: Array, right: Array) -> Array:
+def _solve(normal: Array, right: Array) -> Array:
     """Solve in place; singular systems get the solution of least norm, empty ones NaN."""
     singular = np.zeros(len(normal), dtype=np.bool_)
     length = np.empty(normal.shape[:2])
     empty = normal[:, 0, 0] <= 0.0
-    _solve(normal, right, length, singular)
+    _eliminate(normal, right, length, singular)
     rows = np.flatnonzero(singular)
     if len(rows):
         system = normal[rows]
@@ -114,7 +114,11 @@ def _gather(
                     right[m, f, o] += wp * Y[i, o]
 
 
-@compiled(fastmath={"reassoc", "contract", "nsz"})
+_FAST: Final = {"reassoc", "contract", "nsz"}
+"""What the compiler may assume of sums, so that it can form them by vectors."""
+
+
+@compiled(fastmath=_FAST)
 def _gather_on_a_line(
     x: Any, Y: Any, robust: Any, queries: Any, nearest: int, normal: Any, right: Any, unit: Any
 ) -> None:
@@ -123,63 +127,11 @@ def _gather_on_a_line(
     w = np.empty(n)
     moments = np.empty(2 * F - 1)
     for m in range(len(queries)):
-        q = queries[m]
-        low, high = 0, n - nearest
-        while low < high:  # the window of `nearest` points whose ends are equally far, or nearly so
-            middle = (low + high) // 2
-            if q - x[middle] > x[middle + nearest] - q:
-                low = middle + 1
-            else:
-                high = middle
-        start, stop = low, low + nearest
-        reach = max(abs(q - x[start]), abs(x[stop - 1] - q))
-        closest = np.inf
-        for i in range(start, stop):
-            closest = min(closest, abs(x[i] - q))
-        alike = closest >= reach * (1.0 - _SAME_DISTANCE)
-        if alike:  # also where reach is 0: the tricube vanishes, and ties are neighbours too
-            margin = reach * (1.0 + _SAME_DISTANCE)
-            while start > 0 and q - x[start - 1] <= margin:
-                start -= 1
-            while stop < n and x[stop] - q <= margin:
-                stop += 1
+        start, stop, reach, alike = _find_window(x, queries[m], nearest)
         size = stop - start
-        scale = 1.0 / reach if reach > 0.0 else 1.0
         unit[m] = reach if reach > 0.0 else 1.0
-        for j in range(size):
-            u[j] = (x[start + j] - q) * scale
-        total = 0.0
-        for j in range(size):
-            c = abs(u[j])
-            c = max(1.0 - c * c * c, 0.0)
-            w[j] = c * c * c if not alike else 1.0
-            total += w[j] * robust[start + j]
-        if total > 0.0:
-            for j in range(size):
-                w[j] *= robust[start + j]
-        moments[:] = 0.0
-        if F == 1:
-            for j in range(size):
-                moments[0] += w[j]
-        elif F == 2:
-            s0, s1, s2 = 0.0, 0.0, 0.0
-            for j in range(size):
-                wu = w[j] * u[j]
-                s0 += w[j]
-                s1 += wu
-                s2 += wu * u[j]
-            moments[0], moments[1], moments[2] = s0, s1, s2
-        else:
-            s0, s1, s2, s3, s4 = 0.0, 0.0, 0.0, 0.0, 0.0
-            for j in range(size):
-                square = u[j] * u[j]
-                wu, w2 = w[j] * u[j], w[j] * square
-                s0 += w[j]
-                s1 += wu
-                s2 += w2
-                s3 += wu * square
-                s4 += w2 * square
-            moments[0], moments[1], moments[2], moments[3], moments[4] = s0, s1, s2, s3, s4
+        _weigh(x[start:stop], queries[m], robust[start:stop], reach, alike, u, w)
+        _sum_moments(u[:size], w[:size], F, moments)
         for f in range(F):
             for g in range(f + 1):
                 normal[m, f, g] = moments[f + g]
@@ -197,8 +149,81 @@ def _gather_on_a_line(
                 right[m, 2, o] = t2
 
 
+@compiled(fastmath=_FAST)
+def _find_window(x: Any, q: float, nearest: int) -> Any:
+    """Start and stop of the `nearest` points, the distance of the farthest, and whether all are equally far."""
+    n = len(x)
+    low, high = 0, n - nearest
+    while low < high:  # the window whose ends are equally far, or nearly so
+        middle = (low + high) // 2
+        if q - x[middle] > x[middle + nearest] - q:
+            low = middle + 1
+        else:
+            high = middle
+    start, stop = low, low + nearest
+    reach = max(abs(q - x[start]), abs(x[stop - 1] - q))
+    closest = np.inf
+    for i in range(start, stop):
+        closest = min(closest, abs(x[i] - q))
+    alike = closest >= reach * (1.0 - _SAME_DISTANCE)
+    if alike:  # also where reach is 0: the tricube vanishes, and ties are neighbours too
+        margin = reach * (1.0 + _SAME_DISTANCE)
+        while start > 0 and q - x[start - 1] <= margin:
+            start -= 1
+        while stop < n and x[stop] - q <= margin:
+            stop += 1
+    return start, stop, reach, alike
+
+
+@compiled(fastmath=_FAST)
+def _weigh(x: Any, q: float, robust: Any, reach: float, alike: bool, u: Any, w: Any) -> None:
+    """Distances u in units of the reach, and weights w: tricube times robust, unless that leaves nothing."""
+    size = len(x)
+    scale = 1.0 / reach if reach > 0.0 else 1.0
+    for j in range(size):
+        u[j] = (x[j] - q) * scale
+    total = 0.0
+    for j in range(size):
+        c = abs(u[j])
+        c = max(1.0 - c * c * c, 0.0)
+        w[j] = c * c * c if not alike else 1.0
+        total += w[j] * robust[j]
+    if total > 0.0:
+        for j in range(size):
+            w[j] *= robust[j]
+
+
+@compiled(fastmath=_FAST)
+def _sum_moments(u: Any, w: Any, F: int, moments: Any) -> None:
+    """moments[k] = sum_j w_j u_j^k for k < 2 F - 1."""
+    size = len(u)
+    moments[:] = 0.0
+    if F == 1:
+        for j in range(size):
+            moments[0] += w[j]
+    elif F == 2:
+        s0, s1, s2 = 0.0, 0.0, 0.0
+        for j in range(size):
+            wu = w[j] * u[j]
+            s0 += w[j]
+            s1 += wu
+            s2 += wu * u[j]
+        moments[0], moments[1], moments[2] = s0, s1, s2
+    else:
+        s0, s1, s2, s3, s4 = 0.0, 0.0, 0.0, 0.0, 0.0
+        for j in range(size):
+            square = u[j] * u[j]
+            wu, w2 = w[j] * u[j], w[j] * square
+            s0 += w[j]
+            s1 += wu
+            s2 += w2
+            s3 += wu * square
+            s4 += w2 * square
+        moments[0], moments[1], moments[2], moments[3], moments[4] = s0, s1, s2, s3, s4
+
+
 @compiled()
-def _solve(normal: Any, right: Any, length: Any, singular: Any) -> None:
+def _eliminate(normal: Any, right: Any, length: Any, singular: Any) -> None:
     """Systems given by their lower triangles; where `singular`, both are left scaled for the pseudo-inverse."""
     F, outputs = right.shape[1], right.shape[2]
     L = np.empty((F, F))

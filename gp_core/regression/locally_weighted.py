@@ -22,7 +22,7 @@ from gp_core.estimators import (
     sample_weights,
 )
 from gp_core.kernels import Kernel
-from gp_core.kernels.stationary import squared_distances
+from gp_core.kernels.distances import squared_distances
 from gp_core.parallel import map_blocks
 from gp_core.regression.local_polynomial import (
     Indices,

@@ -11,21 +11,21 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, as_float, as_vector, integer_at_least, positive
+from gp_core.arrays import Array, as_float, as_vector, positive
 from gp_core.bandwidth import scott_kernel
 from gp_core.estimators import (
     Inputs,
     NamedKernelParameters,
     fit_inputs_and_targets,
-    generator,
     query_inputs,
     report,
     sample_weights,
 )
 from gp_core.kernels import Kernel
-from gp_core.kernels.stationary import squared_distances
-from gp_core.optimize import Optimum, minimize
+from gp_core.kernels.distances import squared_distances
+from gp_core.optimize import Optimum
 from gp_core.parallel import map_blocks
+from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
 
 _BLOCK_ENTRIES = 500_000
 """Entries of the weights that a block of rows holds."""
@@ -101,8 +101,7 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         sample_weight: (N,) factors on k(x, x_i), not negative; a weight of 2 is the point twice, so that one of the two
             stays where the other is left out. For weights that count nothing give a bandwidth and optimizer=None
         """
-        if self.optimizer not in ("loo", None):
-            raise ValueError(f'optimizer must be "loo" or None, got {self.optimizer!r}')
+        check_optimizer(self.optimizer, "loo")
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
             raise ValueError(f"kernel must be a gp_core kernel, got {self.kernel!r}")
         points, targets = fit_inputs_and_targets(self, X, y, self.kernel)
@@ -123,21 +122,16 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
             )
         self.loo_error_ = float(square.mean())
         self.target_bandwidth_ = self._spread(square, Y, given)
-        self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
+        self.n_iter_ = count_iterations(self.optimum_)
         report(self.optimum_, 0.0)
         return self
 
     def _learn(self, kernel: Kernel, X: Any, Y: Array, counts: Array | None) -> tuple[Kernel, Optimum]:
-        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
-        optimum = minimize(
-            lambda theta: leave_one_out(kernel.with_theta(theta), X, Y, counts),
-            kernel.theta,
-            kernel.bounds,
-            n_restarts=n_restarts,
-            rng=generator(self.random_state) if n_restarts else None,
-            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
-        )
-        return kernel.with_theta(optimum.x), optimum
+        def negative_error(kernel: Kernel, gradient: bool) -> tuple[float, Array]:
+            error, slope = leave_one_out(kernel, X, Y, counts)
+            return -error, -slope
+
+        return maximize_likelihood(kernel, negative_error, SearchSettings.of(self))
 
     def _spread(self, square: Array, Y: Array, counts: Array | None) -> Array:
         """h per output (O,), from the mean squared left-out residuals (O,)."""

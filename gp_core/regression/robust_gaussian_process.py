@@ -12,25 +12,25 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, integer_at_least
+from gp_core.arrays import Array
 from gp_core.estimators import (
     Inputs,
     NamedKernelParameters,
     default_kernel,
     fit_inputs_and_one_target,
-    generator,
     query_inputs,
     report,
 )
 from gp_core.kernels import Kernel
-from gp_core.optimize import Optimum, minimize
+from gp_core.optimize import Optimum
 from gp_core.parallel import single_threaded_blas
 from gp_core.parameters import AUTO, Bounds
 from gp_core.quadrature import gaussian_expectation
 from gp_core.regression.gaussian_process import GaussianProcessRegressor
 from gp_core.regression.means import as_mean
 from gp_core.regression.student_t import Bound, StudentTModel, log_density, variational_bound
-from gp_core.scales import DataScale, search_space
+from gp_core.scales import DataScale
+from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
 
 _BLOCK = 5000
 """Predictive intervals that are computed at a time."""
@@ -139,8 +139,7 @@ class RobustGaussianProcessRegressor(NamedKernelParameters, RegressorMixin, Base
 
     def fit(self, X: Inputs, y: npt.ArrayLike) -> RobustGaussianProcessRegressor:
         """Learn the hyperparameters from X (N, D), or N objects, and y (N,); find the posterior."""
-        if self.optimizer not in ("lbfgs", None):
-            raise ValueError(f'optimizer must be "lbfgs" or None, got {self.optimizer!r}')
+        check_optimizer(self.optimizer)
         model = StudentTModel(
             default_kernel(self.kernel),
             as_mean(self.mean),
@@ -160,7 +159,7 @@ class RobustGaussianProcessRegressor(NamedKernelParameters, RegressorMixin, Base
                 model, self.optimum_ = self._learn(model)
                 bound = self._bound(model, np.ones(len(values)))
         self._set_model(model, bound)
-        self.n_iter_ = 1 if self.optimum_ is None else max(1, self.optimum_.iterations)
+        self.n_iter_ = count_iterations(self.optimum_)
         report(self.optimum_, 0.0, model)
         if not bound.converged:
             warnings.warn(
@@ -186,27 +185,17 @@ class RobustGaussianProcessRegressor(NamedKernelParameters, RegressorMixin, Base
         residuals = self._residuals(model)
         data = DataScale.of(self.X_train_, residuals[:, None])
         variance = max(_spread(residuals) ** 2, np.finfo(float).tiny)  # outliers do not say how large f is
-        space = search_space(model, DataScale(data.X, variance, variance))
-        n_restarts = integer_at_least(self.n_restarts_optimizer, 0, "n_restarts_optimizer")
         ordinary = np.ones(len(residuals))
 
-        def negative(theta: Array, gradient: bool = True) -> tuple[float, Array]:
+        def likelihood(model: StudentTModel, gradient: bool) -> tuple[float, Array]:
             # Always from the same start: the value must not depend on what was asked for before.
-            bound = self._bound(model.with_theta(theta), ordinary, gradient)
-            return -bound.value, -bound.gradient
+            bound = self._bound(model, ordinary, gradient)
+            return bound.value, bound.gradient
 
-        optimum = minimize(
-            negative,
-            None if self.kernel is None else model.theta,
-            space.bounds,
-            n_restarts=n_restarts,
-            rng=generator(self.random_state) if n_restarts else None,
-            max_iterations=integer_at_least(self.max_iter, 1, "max_iter"),
-            restarts=space.restarts,
-            candidates=space.candidates,
-            value=lambda theta: negative(theta, gradient=False)[0],
+        robust_data = DataScale(data.X, variance, variance)
+        return maximize_likelihood(
+            model, likelihood, SearchSettings.of(self), robust_data, self.kernel is None
         )
-        return model.with_theta(optimum.x), optimum
 
     def _set_model(self, model: StudentTModel, bound: Bound) -> None:
         self.model_ = model

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from gpgmap_ros.config import Config, ConfigError, with_settings
-from gpgmap_ros.config_file import flattened, load_config, parse_yaml
+from gpgmap_ros.config.yaml import flatten, load_config, parse_yaml
 from gpgmap_ros.share import share_file
 from gpgmap_ros.storage.folder_lock import LOCK_FILE, FolderLock
 
@@ -23,7 +23,7 @@ SENSORS = ("spinning_lidar", "solid_state_lidar", "stereo")
 
 
 class UsageError(ValueError):
-    """The call can't be meant that way: why, and how it can."""
+    """The call is not valid: why, and what would be."""
 
 
 class Interrupted(Exception):
@@ -35,7 +35,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("settings (`gpgmap config` lists them)")
     group.add_argument("--config", type=Path, metavar="FILE", help="YAML with settings, as for mapping_node")
     group.add_argument(
-        "--sensor", choices=SENSORS, help="noise and filters for a kind of sensor, on top of the file"
+        "--sensor",
+        choices=SENSORS,
+        help="noise and filter settings for a kind of sensor, applied after the file",
     )
     group.add_argument(
         "--set",
@@ -43,29 +45,53 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="one setting, on top of both; as often as you like",
+        help="one setting, applied after both; may be repeated",
     )
 
 
 def add_source(parser: argparse.ArgumentParser) -> Any:
-    """What of a recording is used: --topic, one of --odom, --tf, --still, and --map-frame. The group, for more."""
-    group = parser.add_argument_group("what is read of a recording (guessed unless told)")
+    """What of a recording is used: --topic, one source of poses, and --map-frame. The group, for more."""
+    group = parser.add_argument_group("what to read from a recording (guessed unless given)")
     group.add_argument("--topic", metavar="NAME", help="topic of the point clouds")
     poses = group.add_mutually_exclusive_group()
-    poses.add_argument(
-        "--odom", metavar="NAME", help="topic of the poses: Odometry, PoseStamped and their kin"
-    )
+    poses.add_argument("--odom", metavar="NAME", help="topic of the poses: Odometry, PoseStamped or similar")
     poses.add_argument("--tf", action="store_true", help="poses from /tf")
-    poses.add_argument("--still", action="store_true", help="no poses: the sensor did not move")
+    poses.add_argument(
+        "--lidar", action="store_true", help="poses by registering the clouds (LiDAR odometry)"
+    )
+    poses.add_argument(
+        "--poses", type=Path, metavar="FILE", help="poses from a trajectory file: TUM, KITTI or EuRoC (CSV)"
+    )
+    poses.add_argument("--still", action="store_true", help="no poses: the sensor stands still")
+    group.add_argument(
+        "--poses-of",
+        choices=("sensor", "base"),
+        default="sensor",
+        help="whose poses FILE has (default: sensor)",
+    )
+    group.add_argument(
+        "--poses-offset", type=float, default=0.0, metavar="S", help="seconds to add to the times of FILE"
+    )
     group.add_argument("--map-frame", metavar="FRAME", help="gravity-aligned frame of the map")
     return group
 
 
-def wish_from(arguments: argparse.Namespace) -> Any:
-    """What `add_source` was told, for offline.choosing."""
-    from gpgmap_ros.offline.choosing import Wish
+def topic_request_from(arguments: argparse.Namespace) -> Any:
+    """What `add_source` was told, for apps.topic_selection."""
+    from gpgmap_ros.apps.topic_selection import PoseFile, TopicRequest
 
-    return Wish(arguments.topic, arguments.odom, arguments.tf, arguments.still, arguments.map_frame)
+    poses = None
+    if arguments.poses is not None:
+        poses = PoseFile(arguments.poses, arguments.poses_of == "base", arguments.poses_offset)
+    return TopicRequest(
+        topic=arguments.topic,
+        odometry=arguments.odom,
+        tf=arguments.tf,
+        lidar=arguments.lidar,
+        still=arguments.still,
+        poses=poses,
+        map_frame=arguments.map_frame,
+    )
 
 
 def config_from(arguments: argparse.Namespace) -> Config:
@@ -73,7 +99,7 @@ def config_from(arguments: argparse.Namespace) -> Config:
     config = load_config(arguments.config) if arguments.config else Config()
     if arguments.sensor:
         preset = yaml.safe_load(share_file("config", f"{arguments.sensor}.yaml").read_text())
-        config = with_settings(config, flattened(preset["/**"]["ros__parameters"]))
+        config = with_settings(config, flatten(preset["/**"]["ros__parameters"]))
     return with_settings(config, changes_from(arguments.changes))
 
 
@@ -101,7 +127,7 @@ def changes_from(texts: list[str]) -> dict[str, Any]:
         try:
             parsed = parse_yaml(value) if value.strip() else ""
         except ConfigError:
-            raise UsageError(f"--set {text}: '{value}' is no value") from None
+            raise UsageError(f"--set {text}: '{value}' is not a value") from None
         # YAML 1.1 reads 1e-3 as text
         if isinstance(parsed, str):
             with contextlib.suppress(ValueError):
@@ -133,10 +159,10 @@ def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
     check_output(wanted)
     if wanted.exists() and any(path.name != LOCK_FILE for path in wanted.iterdir()):
         if not _replaceable(wanted):
-            raise UsageError(f"{wanted} has other files in it: name an empty or a new folder with --out")
+            raise UsageError(f"{wanted} contains other files: choose an empty or a new folder with --out")
         if not overwrite:
             raise UsageError(
-                f"{wanted} holds an earlier run: name another folder with --out, or say --overwrite"
+                f"{wanted} contains an earlier run: choose another folder with --out, or use --overwrite"
             )
         with FolderLock(wanted, *OWNER):  # a run that is still writing is not deleted
             shutil.rmtree(wanted)
@@ -154,9 +180,17 @@ def check_output(wanted: Path | None) -> None:
         return
     there = next(path for path in (wanted, *wanted.absolute().parents) if path.exists())
     if not there.is_dir():
-        raise UsageError(f"--out {wanted}: {there} is a file: name a folder that is new or empty")
+        raise UsageError(f"--out {wanted}: {there} is a file: choose a new or empty folder")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"--out {wanted}: nothing may be written in {there}: name another folder")
+        raise UsageError(f"--out {wanted}: {there} is not writable: choose another folder")
+
+
+def check_output_file(path: Path) -> None:
+    """UsageError where no file can be written there."""
+    if not path.parent.is_dir():
+        raise UsageError(f"--out {path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise UsageError(f"--out {path}: is a folder: name a file")
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-DESCRIPTION = """Print a script that makes the shell complete gpgmap's commands, options, choices and settings. It
-starts nothing when you press Tab: everything is in the script."""
+DESCRIPTION = """Print a shell script that completes gpgmap's commands, options, choices and settings. Pressing
+Tab starts no process: everything is in the script."""
 EXAMPLES = """examples:
   echo 'source <(gpgmap completion bash)' >> ~/.bashrc
   gpgmap completion zsh > "${fpath[1]}/_gpgmap"       or, after compinit: source <(gpgmap completion zsh)
@@ -96,7 +96,7 @@ def zsh(parser: argparse.ArgumentParser) -> str:
         "  local -a commands",
         "  commands=(",
     ]
-    lines += [f"    '{name}:{quoted(helps.get(name, ''))}'" for name in commands_of(parser)]
+    lines += [f"    '{name}:{quote(helps.get(name, ''))}'" for name in commands_of(parser)]
     lines += [
         "  )",
         "  _arguments -C '1: :->command' '*:: :->rest'",
@@ -108,7 +108,7 @@ def zsh(parser: argparse.ArgumentParser) -> str:
         lines.append(f"      {name}) _arguments -s \\")
         for action in options_of(own):
             takes = "" if action.nargs == 0 else f":{(action.metavar or action.dest)}:" + zsh_values(action)
-            text = quoted(action.help or "").replace("[", "(").replace("]", ")")
+            text = quote(action.help or "").replace("[", "(").replace("]", ")")
             lines += [f"        '*{option}[{text}]{takes}' \\" for option in action.option_strings]
         fixed = [
             value for action in own._actions if not action.option_strings for value in choices_of(action)
@@ -138,7 +138,7 @@ def fish(parser: argparse.ArgumentParser) -> str:
     lines = ["# completion of gpgmap for fish", "complete -c gpgmap -n __fish_use_subcommand -f"]
     for name, own in commands_of(parser).items():
         lines.append(
-            f"complete -c gpgmap -n __fish_use_subcommand -a {name} -d '{quoted(helps.get(name, ''))}'"
+            f"complete -c gpgmap -n __fish_use_subcommand -a {name} -d '{quote(helps.get(name, ''))}'"
         )
         seen = f"-n '__fish_seen_subcommand_from {name}'"
         for action in options_of(own):
@@ -148,7 +148,7 @@ def fish(parser: argparse.ArgumentParser) -> str:
             )
             values = choices_of(action)
             takes = "" if action.nargs == 0 else f" -x -a '{' '.join(values)}'" if values else " -r"
-            lines.append(f"complete -c gpgmap {seen} {flags}{takes} -d '{quoted(action.help or '')}'")
+            lines.append(f"complete -c gpgmap {seen} {flags}{takes} -d '{quote(action.help or '')}'")
         fixed = [
             value for action in own._actions if not action.option_strings for value in choices_of(action)
         ]
@@ -157,6 +157,6 @@ def fish(parser: argparse.ArgumentParser) -> str:
     return "\n".join(lines) + "\n"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Fit for single quotes in any shell."""
     return text.replace("'", "").replace("\\", "").replace(":", " -").replace("%%", "%").replace("\n", " ")

@@ -6,12 +6,22 @@ import argparse
 import dataclasses
 import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from gpgmap_ros.cli.common import add_json, add_settings, add_source, config_from, print_json, wish_from
+from gpgmap_ros.cli.common import (
+    add_json,
+    add_settings,
+    add_source,
+    config_from,
+    print_json,
+    topic_request_from,
+)
 
-DESCRIPTION = """Look for what is wrong and name the remedy: the installation; with BAG a recording (topics, frames,
-stamps, ranges, drives, damage); with --live a running ROS 2 system (nodes, QoS, frames, clocks).
+if TYPE_CHECKING:
+    from gpgmap_ros.diagnostics import Finding
+
+DESCRIPTION = """Find problems and name the remedy: in the installation; with BAG in a recording (topics, frames,
+stamps, ranges, drives, damage); with --live in a running ROS 2 system (nodes, QoS, frames, clocks).
 The output is what a bug report needs: versions, machine, changed settings, and every finding."""
 EXAMPLES = """examples:
   gpgmap doctor
@@ -19,13 +29,13 @@ EXAMPLES = """examples:
   gpgmap doctor --live --set map_frame=map
   gpgmap doctor my_bag --json | jq '.[] | select(.status == "wrong")'
 
-exit code: 0 nothing is wrong, 1 something is
+exit code: 0 no problem found, 1 otherwise
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bags", nargs="*", type=Path, metavar="BAG", help="recording to look at")
-    parser.add_argument("--live", action="store_true", help="look at the running system")
+    parser.add_argument("bags", nargs="*", type=Path, metavar="BAG", help="recording to diagnose")
+    parser.add_argument("--live", action="store_true", help="diagnose the running system")
     parser.add_argument(
         "--seconds", type=float, default=5.0, metavar="S", help="how long, with --live (default: 5)"
     )
@@ -35,49 +45,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from gpgmap_ros.config import settings
-    from gpgmap_ros.findings import GOOD, NOTE, WRONG, Finding
-    from gpgmap_ros.offline.checkup import installation, recording_findings
+    from gpgmap_ros.apps.doctor import changed_settings, installation, recording_findings
+    from gpgmap_ros.diagnostics import WRONG, Finding
 
     config = config_from(arguments)
-    found: list[Any] = []
-    found.extend(installation())
-    found.extend(
-        Finding(
-            "setting", GOOD, f"{item.name} = {item.value} {item.unit}".rstrip() + f" (default {item.default})"
-        )
-        for item in settings(config)
-        if item.value != item.default
-    )
+    found: list[Finding] = [*installation(), *changed_settings(config)]
     if arguments.bags:
-        found.extend(recording_findings(arguments.bags, wish_from(arguments), config))
+        found.extend(recording_findings(arguments.bags, topic_request_from(arguments), config))
     if arguments.live:
         try:
             from gpgmap_ros.nodes.system_probe import system_findings
 
             found.extend(system_findings(config, arguments.seconds))
         except ImportError as error:
-            found.append(
-                Finding(
-                    "ROS 2",
-                    WRONG,
-                    f"not importable: {error}",
-                    "`make setup`, or source your ROS installation",
-                )
-            )
-    wrong = sum(item.status == WRONG for item in found)
+            remedy = "`make setup`, or source your ROS installation"
+            found.append(Finding("ROS 2", WRONG, f"not importable: {error}", remedy))
     if arguments.json:
         print_json([dataclasses.asdict(item) for item in found])
-        return 1 if wrong else 0
-    looked_at = " ".join(["gpgmap doctor", *map(str, arguments.bags)])
-    print(f"{looked_at}, {datetime.datetime.now(datetime.UTC):%F %T} UTC")
+    else:
+        print_findings(found, " ".join(["gpgmap doctor", *map(str, arguments.bags)]))
+    return 1 if any(item.status == WRONG for item in found) else 0
+
+
+def print_findings(found: list[Finding], call: str) -> None:
+    """The findings for people, and how many need attention. call: the command as it was given"""
+    from gpgmap_ros.diagnostics import GOOD, NOTE, WRONG
+
+    print(f"{call}, {datetime.datetime.now(datetime.UTC):%F %T} UTC")
     marks = {GOOD: "  ok   ", NOTE: "  note ", WRONG: "  WRONG"}
     width = max(len(item.subject) for item in found)
     for item in found:
         print(f"{marks[item.status]}  {item.subject:<{width}}  {item.text}")
         if item.remedy and item.status != GOOD:
             print(f"         {'':<{width}}  -> {item.remedy}")
-    notes = sum(item.status == NOTE for item in found)
+    wrong, notes = (sum(item.status == status for item in found) for status in (WRONG, NOTE))
     noted = f", {notes} note{'s' if notes > 1 else ''}" if notes else ""
     print(f"{f'{wrong} wrong' if wrong else 'nothing is wrong'}{noted}")
-    return 1 if wrong else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ from gpgmap_ros.cli.common import UsageError, add_json, print_json, table
 
 DESCRIPTION = """Compare a run of `gpgmap replay` with the true trajectory (TUM format: time x y z qx qy qz qw).
 
-ATE: distances left after the best rigid fit. RPE: error of the motion over a distance. Closures: a
-comparison of two submaps is possible if they truly began within --reach metres of each other; an
+ATE: position errors after the best rigid alignment. RPE: error of the motion over a distance. Closures: a
+comparison of two submaps is possible if, by the truth, they began within --reach metres of each other; an
 accepted closure is right if it is possible and its pose is within --right-m and --right-deg of the
 true one; precision = right / accepted, recall = right / possible. Truth is interpolated; poses
 without truth within --gap seconds are left out."""
@@ -35,7 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest gap in the truth to interpolate over (default: 1)",
     )
     parser.add_argument(
-        "--distance", type=float, default=10.0, metavar="M", help="of true way, for RPE (default: 10)"
+        "--distance",
+        type=float,
+        default=10.0,
+        metavar="M",
+        help="distance travelled between the poses of RPE (default: 10)",
     )
     parser.add_argument(
         "--reach",
@@ -48,10 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=1.0,
         metavar="M",
-        help="largest error of a right closure (default: 1)",
+        help="largest position error of a right closure (default: 1)",
     )
     parser.add_argument(
-        "--right-deg", type=float, default=3.0, metavar="DEG", help="likewise of its orientation (default: 3)"
+        "--right-deg",
+        type=float,
+        default=3.0,
+        metavar="DEG",
+        help="largest orientation error of a right closure (default: 3)",
     )
     parser.add_argument(
         "--yaw-only", action="store_true", help="fit yaw and translation only: both are gravity-aligned"
@@ -60,9 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    from gpgmap_ros.apps.evaluation import Rules, evaluate_run
     from gpgmap_ros.io.run_folder import RunFolder
     from gpgmap_ros.io.trajectory import read_tum
-    from gpgmap_ros.offline.evaluation import Rules, closure_errors, trajectory_errors
 
     folder = RunFolder(arguments.run_folder)
     summary = folder.read_summary()
@@ -74,40 +81,21 @@ def run(arguments: argparse.Namespace) -> None:
         if getattr(rules, name) <= 0.0:
             raise UsageError(f"--{name.replace('_', '-')} must be positive")
     if summary["kind"] != "replay":
-        raise UsageError(f"{folder.path} is no replay: it has no trajectory")
-    truth = read_tum(arguments.truth)
-    result: dict[str, Any] = {
-        "rules": dataclasses.asdict(rules),
-        # drives have frames of their own until closures join them: there is no one trajectory to compare
-        "odometry": None
-        if drives_in_map(summary) > 1
-        else trajectory_errors(folder.read_trajectory(corrected=False), truth, rules),
-        "corrected": trajectory_errors(folder.read_trajectory(), truth, rules),
-        "closures": None,
-    }
-    if folder.closures.exists():
-        result["closures"] = closure_errors(
-            folder.read_closures(), folder.open_submaps().infos(), truth, rules
-        )
+        raise UsageError(f"{folder.path} is not a replay: it has no trajectory")
+    result = evaluate_run(folder, summary, read_tum(arguments.truth), rules)
     if arguments.json:
         print_json(result)
     else:
-        print(table(rows_of(result)))
+        print(table(result_rows(result)))
 
 
-def drives_in_map(summary: dict[str, Any]) -> int:
-    drives = summary.get("drives")
-    if not isinstance(drives, list):  # a run of an earlier version
-        return 1
-    return sum(isinstance(item, dict) and item.get("in_map") is True for item in drives)
-
-
-def rows_of(result: dict[str, Any]) -> list[tuple[str, str]]:
+def result_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """The errors for the terminal."""
     rows = []
     for name in ("odometry", "corrected"):
         item = result[name]
         if item is None:
-            rows.append((name, "several drives, each in a frame of its own: nothing to compare"))
+            rows.append((name, "several drives, each in its own frame: not comparable"))
             continue
         ate, rpe = item["ate_m"], item["rpe"]
         errors = f"{ate['rmse']:.3f} m rmse, {ate['median']:.3f} median, {ate['max']:.3f} largest"

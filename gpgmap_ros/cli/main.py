@@ -36,20 +36,21 @@ class Command:
 
 
 COMMANDS = (
-    Command("demo", "make a drive, map it live over ROS 2, draw the result"),
+    Command("demo", "simulate a drive, map it live over ROS 2, draw the result"),
     Command(
         "replay", "map a recording (rosbag2, MCAP, ROS 1), close loops, write a run folder with a report"
     ),
     Command("play", "publish a recording on ROS 2 topics, with /clock"),
-    Command("map", "map point cloud files (LAS, LAZ, PLY, PCD, XYZ, NPZ) of any size"),
+    Command("map", "map point cloud files (LAS, LAZ, PLY, PCD, XYZ, NPZ, OFF, PTS) of any size"),
     Command("tune", "learn the settings of terrain and noise from a recording or point clouds"),
-    Command("register", "find how two maps lie to each other, and show it"),
+    Command("register", "find the relative pose of two maps, and draw them"),
+    Command("view", "look at a map or point clouds in 3D, in a window or as a PNG"),
     Command("evaluate", "compare a run with the true trajectory"),
     Command("export", "write a run's map as GeoTIFF, mesh, grid_map bag or nav2 map"),
-    Command("doctor", "look for what is wrong: the installation, a recording, a running system"),
-    Command("compile", "compile what the first start would, once after an installation"),
+    Command("doctor", "diagnose the installation, a recording, or a running system"),
+    Command("compile", "compile the inner loops once after installation, not at the first start"),
     Command("config", "print every setting with default, unit, range and meaning"),
-    Command("completion", "print what makes the shell complete gpgmap's commands and options"),
+    Command("completion", "print shell completion for gpgmap's commands and options"),
 )
 
 EXAMPLES = """examples:

@@ -10,8 +10,8 @@ from gpgmap_ros.cli.replay_command import window
 from gpgmap_ros.progress import ProgressBar
 
 DESCRIPTION = """Publish a recording's clouds, odometry and transforms on their ROS 2 topics, at its own pace, with
-/clock: for people without `ros2 bag`. Reads what `gpgmap replay` reads, ROS 1 bags and damaged ones
-included."""
+/clock, where there is no `ros2 bag`. Reads what `gpgmap replay` reads, including ROS 1 bags and damaged
+recordings."""
 EXAMPLES = """examples:
   mapping_node --ros-args -p use_sim_time:=true -r points:=/velodyne_points &
   gpgmap play my_bag --rate 2
@@ -22,16 +22,26 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bags", nargs="+", type=Path, metavar="BAG", help="folder or file of a recording")
-    parser.add_argument("--rate", type=float, default=1.0, metavar="X", help="times real time (default: 1)")
+    parser.add_argument(
+        "--rate", type=float, default=1.0, metavar="X", help="speed, as a multiple of real time (default: 1)"
+    )
     parser.add_argument(
         "--from", dest="start", type=float, metavar="S", help="begin this many seconds into the recording"
     )
-    parser.add_argument("--to", dest="stop", type=float, metavar="S", help="end there")
-    parser.add_argument("--topics", nargs="+", metavar="NAME", help="only these")
-    parser.add_argument("--all", action="store_true", help="every topic whose type is installed")
+    parser.add_argument(
+        "--to", dest="stop", type=float, metavar="S", help="end this many seconds into the recording"
+    )
+    parser.add_argument("--topics", nargs="+", metavar="NAME", help="publish only these topics")
+    parser.add_argument(
+        "--all", action="store_true", help="publish every topic whose message type is installed"
+    )
     parser.add_argument("--no-clock", action="store_true", help="do not publish /clock")
     parser.add_argument(
-        "--wait", type=float, default=30.0, metavar="S", help="for a subscriber; 0: do not (default: 30)"
+        "--wait",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds to wait for a subscriber; 0 does not wait (default: 30)",
     )
     add_json(parser)
 
@@ -47,8 +57,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise RuntimeError(
             f"ROS 2 is not installed ({error}): run `make setup`, or source your ROS installation"
         ) from error
-    from gpgmap_ros.offline.choosing import CLOUD
-    from gpgmap_ros.offline.poses import POSE_TYPES, TF_TYPES
+    from gpgmap_ros.apps.topic_selection import CLOUD
+    from gpgmap_ros.sensing.messages import POSE_TYPES, TF_TYPES
 
     with Recording(arguments.bags) as recording:
         types = {item.name: item.type_name for item in recording.topics.values()}
@@ -64,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
         left_out = [name for name, kind in types.items() if not installed(kind)]
         types = {name: kind for name, kind in types.items() if name not in left_out}
         if not types:
-            raise UsageError("there is nothing to play: name topics with --topics, or say --all")
+            raise UsageError("there is nothing to play: name topics with --topics, or use --all")
         if left_out:
             say(arguments, f"  left out, types not installed: {', '.join(left_out)}")
         say(arguments, f"  playing {', '.join(sorted(types))}")

@@ -8,10 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from gpgmap_ros.cli.common import UsageError, add_json, add_settings, config_from, print_json, table
+from gpgmap_ros.cli.common import (
+    UsageError,
+    add_json,
+    add_settings,
+    check_output_file,
+    config_from,
+    print_json,
+    table,
+)
 
-DESCRIPTION = """Find how map A (the source) lies in map B (the target), from no initial guess; print pose,
-uncertainty, score and why it is accepted or not, and draw both maps, their overlap and what is left
+DESCRIPTION = """Find the pose of map A (the source) in map B (the target), without an initial guess; print pose,
+uncertainty, score and why it is accepted or not, and draw both maps, their overlap and the residuals
 between them.
 
 A map is a run folder, one of its submaps (RUN:7), a map or submap file (.npz), or a point cloud
@@ -26,8 +34,8 @@ exit code: 0 also where the registration is refused; `accepted` in --json says w
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="A", help="map that is moved")
-    parser.add_argument("target", metavar="B", help="map in whose frame the pose is")
+    parser.add_argument("source", metavar="A", help="source map: the one that is moved")
+    parser.add_argument("target", metavar="B", help="target map: the pose is given in its frame")
     parser.add_argument(
         "--out",
         "-o",
@@ -36,22 +44,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PNG",
         help="figure (default: registration.png)",
     )
-    parser.add_argument("--no-figure", action="store_true", help="only print")
-    parser.add_argument("--resolution", type=float, metavar="M", help="cells for point clouds")
+    parser.add_argument("--no-figure", action="store_true", help="print only, draw nothing")
+    parser.add_argument("--resolution", type=float, metavar="M", help="cell size for point clouds")
     add_json(parser)
     add_settings(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
+    from gpgmap_ros.apps.maps import open_map
     from gpgmap_ros.closure import register
     from gpgmap_ros.io.map_products import MapError
-    from gpgmap_ros.offline.maps import open_map
 
     config = config_from(arguments)
-    if not arguments.out.parent.is_dir():
-        raise UsageError(f"--out {arguments.out}: there is no folder {arguments.out.parent}")
-    if arguments.out.is_dir():
-        raise UsageError(f"--out {arguments.out}: is a folder: name a file")
+    check_output_file(arguments.out)
     if arguments.resolution is not None and not 0.001 <= arguments.resolution <= 100.0:
         raise UsageError(f"--resolution {arguments.resolution:g}: expected metres from 0.001 to 100")
     try:
@@ -66,14 +71,14 @@ def run(arguments: argparse.Namespace) -> None:
 
         figure = arguments.out
         registration_figure(figure, source, target, result, (arguments.source, arguments.target))
-    summary = described(result, figure)
+    summary = describe_result(result, figure)
     if arguments.json:
         print_json(summary)
     else:
-        print(told(summary, result))
+        print(format_result(summary, result))
 
 
-def described(result: Any, figure: Path | None) -> dict[str, Any]:
+def describe_result(result: Any, figure: Path | None) -> dict[str, Any]:
     finite = bool(np.isfinite(result.covariance).all())
     T = result.T_target_source
     std = np.sqrt(np.clip(np.diagonal(result.covariance), 0.0, None)) if finite else None
@@ -82,7 +87,7 @@ def described(result: Any, figure: Path | None) -> dict[str, Any]:
         "reason": result.reason,
         "probability": float(result.probability),
         "score_nats": float(result.score),
-        "repetition_nats": float(result.repetition),
+        "repetition_nats": float(result.self_similarity),
         "overlap": float(result.overlap),
         "candidates": int(result.candidates),
         "T_target_source": T.tolist(),
@@ -95,7 +100,7 @@ def described(result: Any, figure: Path | None) -> dict[str, Any]:
     }
 
 
-def told(summary: dict[str, Any], result: Any) -> str:
+def format_result(summary: dict[str, Any], result: Any) -> str:
     x, y, z = summary["translation_m"]
     rows = [("accepted" if summary["accepted"] else "refused", summary["reason"])]
     if summary["std_m"] is not None:

@@ -23,17 +23,17 @@ from gpgmap_ros.cli.common import (
     print_json,
     say,
     table,
-    wish_from,
+    topic_request_from,
 )
 from gpgmap_ros.progress import ProgressBar
 
 DESCRIPTION = """Map a recording offline, with the node's own pipeline: rosbag2 (sqlite3, MCAP), ROS 1 .bag,
-compressed, several at once. Guesses which topic has the clouds and what says where they were taken,
-and says what it chose.
+compressed, several at once. Guesses which topic has the clouds and where their poses come from,
+and prints what it chose.
 
 Writes a run folder: effective settings, trajectory (TUM), submaps, layers (GeoTIFF, PNG, NPZ),
 closures (g2o) and report.html. Ctrl-C ends early and keeps what is there. A damaged recording is
-used as far as it reads."""
+used as far as it can be read."""
 EXAMPLES = """examples:
   gpgmap replay my_bag                                   everything guessed; open my_bag_gpgmap/report.html
   gpgmap replay drive_0.mcap drive_1.mcap --out run      several files, one after the other or side by side
@@ -50,13 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--from", dest="start", type=float, metavar="S", help="begin this many seconds into the recording"
     )
-    source.add_argument("--to", dest="stop", type=float, metavar="S", help="end there")
     source.add_argument(
-        "--rate", type=float, default=0.0, metavar="X", help="times real time (default: as fast as it goes)"
+        "--to", dest="stop", type=float, metavar="S", help="end this many seconds into the recording"
+    )
+    source.add_argument(
+        "--rate",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="speed, as a multiple of real time (default: as fast as possible)",
     )
     viewer = parser.add_argument_group("live view (pip install rerun-sdk)").add_mutually_exclusive_group()
     viewer.add_argument("--rerun", action="store_true", help="stream to the Rerun viewer")
-    viewer.add_argument("--rerun-save", type=Path, metavar="FILE", help="write what it would show (.rrd)")
+    viewer.add_argument(
+        "--rerun-save", type=Path, metavar="FILE", help="write the viewer's recording to a file (.rrd)"
+    )
     add_json(parser)
     add_settings(parser)
 
@@ -66,18 +74,20 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--rate {arguments.rate}: must be positive, or 0 for as fast as it goes")
     begin = time.monotonic()
     config = config_from(arguments)
+    from gpgmap_ros.apps.cell_size import fit_cell_size
+    from gpgmap_ros.apps.topic_selection import TopicSelectionError, select_topics
     from gpgmap_ros.config import with_settings
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
-    from gpgmap_ros.offline.choosing import ChoiceError, choose
-    from gpgmap_ros.offline.scale import fitted
 
     with Recording(arguments.bags) as recording:
         try:
-            choice = choose(recording, wish_from(arguments), config.map_frame, config.base_frame)
-        except ChoiceError as error:
+            choice = select_topics(
+                recording, topic_request_from(arguments), config.map_frame, config.base_frame
+            )
+        except TopicSelectionError as error:
             raise UsageError(f"{', '.join(map(str, arguments.bags))}: {error}") from error
-        scale = fitted(config, recording, choice.topic, given_settings(arguments))
+        scale = fit_cell_size(config, recording, choice.topic, given_settings(arguments))
         config = scale.config
         limits = window(recording.start, recording.end, arguments.start, arguments.stop)
         name = arguments.bags[0].resolve().name.split(".")[0]
@@ -90,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         config = with_settings(
             config,
             {
-                "pose_source": "tf" if choice.pose_source == "tf" else "odometry",
+                "pose_source": choice.pose_source if choice.pose_source in ("tf", "lidar") else "odometry",
                 "map_frame": choice.map_frame,
                 "base_frame": choice.base_frame,
                 "points_topics": [choice.topic],
@@ -102,10 +112,10 @@ def run(arguments: argparse.Namespace) -> int:
             say(arguments, f"  {text}")
         summary = first_summary(name, arguments.bags, choice, reasons)
         folder.begin(summary, config)
-        return replayed(arguments, recording, choice, config, folder, limits, summary, viewer, begin)
+        return run_replay(arguments, recording, choice, config, folder, limits, summary, viewer, begin)
 
 
-def replayed(
+def run_replay(
     arguments: argparse.Namespace,
     recording: Any,
     choice: Any,
@@ -116,19 +126,19 @@ def replayed(
     viewer: Any,
     begin: float,
 ) -> int:
-    from gpgmap_ros.io.staged import write_json
-    from gpgmap_ros.offline.replay import Replay
-    from gpgmap_ros.offline.results import write_results
+    from gpgmap_ros.apps.replay import Replay
+    from gpgmap_ros.apps.results import write_results
+    from gpgmap_ros.storage.atomic import write_json
 
     replay = Replay(recording, choice, config)
     interrupted = follow(replay, recording, limits, arguments.rate, viewer)
     rest = replay.end()
     if viewer is not None:
-        viewer.finished(*rest)
+        viewer.show_finished(*rest)
     mapped = time.monotonic() - begin
     with ProgressBar("writing the results", 3) as bar:
         bar.update(0, "map")
-        gpgmap = replay.stitched()
+        gpgmap = replay.stitch()
         summary["status"] = "interrupted" if interrupted else "complete"
         seconds = sum(drive.seconds for drive in replay.drives)
         summary["times_real_time"] = round(seconds / mapped, 2) if seconds else None
@@ -143,7 +153,7 @@ def replayed(
     if arguments.json:
         print_json(summary)
     else:
-        print(told(summary, folder))
+        print(format_result(summary, folder))
     if gpgmap is None:
         raise RuntimeError(f"no map: {'; '.join(summary['warnings']) or 'no cloud could be used'}")
     if interrupted:
@@ -197,16 +207,18 @@ def follow(
     begin, points, latest, drive = time.monotonic(), 0, first, 1
     with ending_well(replay), ProgressBar("mapping", total or 1.0) as bar:
         for step in replay.steps(*limits):
-            first = step.time if first is None else first
+            now = step.cloud.received
+            first = now if first is None else first
             if step.drive != drive and latest is not None:  # the time between two drives is not lived through
-                first, total = first + step.time - latest, max(total - (step.time - latest) / 1e9, 0.0)
-            latest, drive = step.time, step.drive
-            done, spent = (step.time - first) / 1e9, time.monotonic() - begin
+                first, total = first + now - latest, max(total - (now - latest) / 1e9, 0.0)
+            latest, drive = now, step.drive
+            done, spent = (now - first) / 1e9, time.monotonic() - begin
             points += step.report.used
             if viewer is not None:
                 viewer.step(step)
-            lag = paced(replay, begin, done / rate) if rate > 0.0 else None
-            bar.update(done, note(replay.tally.used, points, done, total, spent, lag), total or 1.0)
+            lag = wait_until_due(replay, begin, done / rate) if rate > 0.0 else None
+            used = replay.metrics["clouds used"]
+            bar.update(done, note(used, points, done, total, spent, lag), total or 1.0)
     return bool(replay.stopped)
 
 
@@ -225,7 +237,7 @@ def ending_well(replay: Any) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def paced(replay: Any, begin: float, due: float) -> float:
+def wait_until_due(replay: Any, begin: float, due: float) -> float:
     """Wait until `due` seconds after `begin`; how many seconds late it is."""
     while not replay.stopped and (left := begin + due - time.monotonic()) > 0.0:
         time.sleep(min(left, 0.1))
@@ -240,9 +252,9 @@ def note(clouds: int, points: int, done: float, total: float, spent: float, lag:
     return f"{clouds / spent:.0f} clouds/s  {points / 1e6:.1f} M points  {speed}  {left:.0f} s left"
 
 
-def told(summary: dict[str, Any], folder: Any) -> str:
+def format_result(summary: dict[str, Any], folder: Any) -> str:
     """The result for people."""
-    from gpgmap_ros.offline.results import closures_text, drives_fact
+    from gpgmap_ros.apps.results import closures_text, drives_fact
 
     clouds, closures, map_ = summary["clouds"], summary["closures"], summary["map"]
     dropped = sum(clouds["dropped"].values())
@@ -251,7 +263,7 @@ def told(summary: dict[str, Any], folder: Any) -> str:
             "clouds",
             f"{clouds['used']} of {clouds['read']} used" + (f", {dropped} dropped" if dropped else ""),
         ),
-        ("way", f"{summary['way_m']:.1f} m in {summary['seconds_of_data']:.1f} s"),
+        ("trajectory", f"{summary['way_m']:.1f} m in {summary['seconds_of_data']:.1f} s"),
         ("submaps", str(summary["submaps"])),
         ("closures", closures_text(closures)[0].lower() + closures_text(closures)[1:]),
     ]

@@ -1,34 +1,29 @@
-"""Loop closures on bare ground: find the place again, and know how well.
+"""Loop closures on bare ground: recognise a place from its terrain, and know how well.
 
-surface       a submap made ready: heights, slopes, how far each cell can be trusted
-prior         where to look, if something is known
-search        all yaws and shifts, by FFT (correlation): where could it be?
-refinement    Gauss-Newton on heights: where exactly?
-overlay       two surfaces laid on each other: what both say
-verification  slopes, variances, uniqueness: is it true?
-repetition    how alike are different places of this ground?
-covariance    how well is it known?
-registration  these in order: `register(source, target)`
-se3           on request: refined by GICP on the surfaces' points
-database      which of many submaps (ranking)?
-consistency   do closures agree with each other?
-pose_graph    odometry and closures in, corrected poses out (graph/: its solvers)
-candidates    which earlier submaps may share ground with a new one?
-session       all of it for submaps as they are finished: `LoopCloser`
+types          the records: Registration, LoopClosure (the one record of a closure), Evidence
+acceptance     every gate in order: when a closure is refused, and why
+loop_closer    closures for submaps as they are finished: `LoopCloser`
+registration/  the relative pose of two maps: search, refinement, verification, probability, covariance
+retrieval/     which of many submaps to register with: candidate selection, database, ranking
+graph/         pose graph and its solvers, pairwise consistency, outlier rejection, trajectory correction
+session/       the state of a LoopCloser on disk
 """
 
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.consistency import Closure, Drift, consistent
-from gpgmap_ros.closure.database import ClosureDatabase, DatabaseError, Match
-from gpgmap_ros.closure.pose_graph import PoseGraph, Solution, SolverMissing
-from gpgmap_ros.closure.prior import PosePrior
-from gpgmap_ros.closure.registration import Registration, register
-from gpgmap_ros.closure.se3 import PointRegistrationMissing, refine_se3
-from gpgmap_ros.closure.session import LoopCloser, LoopClosure
-from gpgmap_ros.closure.surface import NotComparable
+from gpgmap_ros.closure.graph.drift import Drift
+from gpgmap_ros.closure.graph.pairwise_consistency import find_consistent
+from gpgmap_ros.closure.graph.pose_graph import PoseGraph, Solution
+from gpgmap_ros.closure.graph.problem import SolverMissing
+from gpgmap_ros.closure.loop_closer import LoopCloser
+from gpgmap_ros.closure.registration.pipeline import register
+from gpgmap_ros.closure.registration.prior import PosePrior
+from gpgmap_ros.closure.registration.se3 import PointRegistrationMissing, refine_se3
+from gpgmap_ros.closure.retrieval.database import ClosureDatabase, Match
+from gpgmap_ros.closure.retrieval.database_file import DatabaseError
+from gpgmap_ros.closure.types import LoopClosure, NotComparable, PoseConstraint, Registration
+from gpgmap_ros.deprecation import deprecated_names
 
 __all__ = [
-    "Closure",
     "ClosureConfig",
     "ClosureDatabase",
     "DatabaseError",
@@ -38,12 +33,21 @@ __all__ = [
     "Match",
     "NotComparable",
     "PointRegistrationMissing",
+    "PoseConstraint",
     "PoseGraph",
     "PosePrior",
     "Registration",
     "Solution",
     "SolverMissing",
-    "consistent",
+    "find_consistent",
     "refine_se3",
     "register",
 ]
+
+__getattr__ = deprecated_names(
+    __name__,
+    {
+        "Closure": "gpgmap_ros.closure.types:PoseConstraint",
+        "consistent": "gpgmap_ros.closure.graph.pairwise_consistency:find_consistent",
+    },
+)

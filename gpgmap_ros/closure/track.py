@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.closure.rows import Rows
 
-Array = NDArray[np.float64]
 Stamps = NDArray[np.int64]
 
 

@@ -1,1 +1,1 @@
-"""A rover drive over real relief, made here and mapped live by the real node: `gpgmap demo`."""
+"""A rover's loop over real relief with drifting odometry, mapped and closed live by the real node: `gpgmap demo`."""

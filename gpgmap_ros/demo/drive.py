@@ -6,18 +6,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.demo.lidar import SpinningLidar
 from gpgmap_ros.demo.terrain import Terrain
 from gpgmap_ros.geometry import inverse
 
-Array = NDArray[np.float64]
-
 WHEEL_BASE = 0.8  # metres: the ground under the rover is levelled over this distance
 MAST_HEIGHT = 1.2  # metres from the ground to the sensor
 LOOP_RADIUS = 4.0  # metres
+
+
+@dataclass(frozen=True)
+class Route:
+    """A loop around the middle of the terrain. radius: mean, metres; laps: how often around it"""
+
+    radius: float = LOOP_RADIUS
+    laps: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -39,28 +45,36 @@ def sensor_mount() -> Array:
     return T
 
 
-def drive(terrain: Terrain, rng: np.random.Generator, duration: float, rate: float) -> Iterator[Frame]:
-    """Frames at `rate` Hz for `duration` seconds: once around a loop in the middle of the terrain."""
-    lidar = SpinningLidar()
+def drive(
+    terrain: Terrain,
+    rng: np.random.Generator,
+    duration: float,
+    rate: float,
+    route: Route | None = None,
+    lidar: SpinningLidar | None = None,
+) -> Iterator[Frame]:
+    """Frames at `rate` Hz for `duration` seconds along a route (once around a loop unless given), poses exact."""
+    route, lidar = route or Route(), lidar or SpinningLidar()
     centre = np.array(terrain.size) / 2.0
-    T_odom_world = inverse(start_pose(terrain))
+    T_odom_world = inverse(start_pose(terrain, route.radius))
     count = round(duration * rate) + 1
     for index in range(count):
-        T_world_base = base_pose(terrain, centre, 2.0 * np.pi * index / (count - 1))
+        angle = 2.0 * np.pi * route.laps * index / (count - 1)
+        T_world_base = base_pose(terrain, centre, angle, route.radius)
         points = lidar.scan(terrain, T_world_base @ sensor_mount(), rng)
         yield Frame(index / rate, T_odom_world @ T_world_base, points)
 
 
-def start_pose(terrain: Terrain) -> Array:
+def start_pose(terrain: Terrain, loop_radius: float = LOOP_RADIUS) -> Array:
     """T_world_odom: where the drive starts, level with gravity."""
-    return upright(base_pose(terrain, np.array(terrain.size) / 2.0, 0.0))
+    return upright(base_pose(terrain, np.array(terrain.size) / 2.0, 0.0, loop_radius))
 
 
-def base_pose(terrain: Terrain, centre: Array, angle: float) -> Array:
+def base_pose(terrain: Terrain, centre: Array, angle: float, loop_radius: float = LOOP_RADIUS) -> Array:
     """T_world_base on the loop: heading along it, pitched and rolled as the ground under the wheels demands."""
     # a loop that is not a circle, so that the heading turns both ways
-    radius = LOOP_RADIUS * (1.0 + 0.15 * np.sin(3.0 * angle))
-    growth = LOOP_RADIUS * 0.45 * np.cos(3.0 * angle)
+    radius = loop_radius * (1.0 + 0.15 * np.sin(3.0 * angle))
+    growth = loop_radius * 0.45 * np.cos(3.0 * angle)
     outwards = np.array([np.cos(angle), np.sin(angle)])
     along = np.array([-np.sin(angle), np.cos(angle)])
     x, y = centre + radius * outwards

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gp_core.compiled import compiled
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.demo.terrain import Terrain
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,27 @@ class SpinningLidar:
         ranges = cast_rays(terrain.heights, terrain.resolution, T_world_sensor[:3, 3], world, self.max_range)
         hit = np.isfinite(ranges)
         measured = ranges[hit] + rng.normal(0.0, self.noise, int(hit.sum()))
-        return directions[hit] * measured[:, None]
+        return np.asarray(directions[hit] * measured[:, None])
+
+    def sweep(
+        self, terrain: Terrain, T_world_sensor: Array, rng: np.random.Generator
+    ) -> tuple[Array, NDArray[np.int64]]:
+        """One revolution of a moving sensor: measured points (N, 3), and the firing (N,) that each is from.
+
+        T_world_sensor: (turns, 4, 4) the sensor's pose at each firing; points are in the sensor's frame at that moment
+        """
+        directions = self.directions().reshape(self.beams, self.turns, 3)
+        points, firings = [], []
+        for k, T in enumerate(T_world_sensor):
+            beams = directions[:, k]
+            ranges = cast_rays(
+                terrain.heights, terrain.resolution, T[:3, 3], beams @ T[:3, :3].T, self.max_range
+            )
+            hit = np.isfinite(ranges)
+            measured = ranges[hit] + rng.normal(0.0, self.noise, int(hit.sum()))
+            points.append(beams[hit] * measured[:, None])
+            firings.append(np.full(len(measured), k))
+        return np.concatenate(points), np.concatenate(firings)
 
 
 @compiled()

@@ -11,7 +11,7 @@ from rosbags.typesys import get_typestore
 from gpgmap_ros.demo.drive import Frame, sensor_mount
 from gpgmap_ros.geometry import Array, quaternion_of
 from gpgmap_ros.io.bags import STORE, Stamped
-from gpgmap_ros.io.pointcloud2 import IS_BIGENDIAN, xyz_bytes, xyz_fields
+from gpgmap_ros.sensing.pointcloud2 import IS_BIGENDIAN, xyz_bytes, xyz_fields
 
 POINTS_TOPIC, TF_TOPIC, TF_STATIC_TOPIC = "/lidar/points", "/tf", "/tf_static"
 ODOM_FRAME, BASE_FRAME, LIDAR_FRAME = "odom", "base_link", "lidar"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib import cbook
-from numpy.typing import NDArray
 from scipy.ndimage import zoom
 
-Array = NDArray[np.float64]
+from gpgmap_ros.arrays import Array
 
 RELIEF_FILE = "jacksboro_fault_dem.npz"
 # The tile's ridges are kilometres apart. Shrunk by 1 : 250 they are a rover's hills: 74 m cells become 0.3 m.
@@ -50,7 +50,8 @@ class Terrain:
 
 def rover_terrain(rng: np.random.Generator, size: float = 40.0, resolution: float = 0.05) -> Terrain:
     """A square of real relief, `size` metres wide, with rocks of our own making."""
-    relief = np.asarray(cbook.get_sample_data(RELIEF_FILE)["elevation"], dtype=np.float64)
+    tile: Any = cbook.get_sample_data(RELIEF_FILE)
+    relief = np.asarray(tile["elevation"], dtype=np.float64)
     cell = TILE_CELL / SHRINK
     count = int(np.ceil(size / cell)) + 4
     corner = ((relief.shape[0] - count) // 2, (relief.shape[1] - count) // 2)
@@ -72,7 +73,7 @@ def add_rocks(heights: Array, resolution: float, rng: np.random.Generator) -> No
         # inverse transform sampling of p(r) ~ r^-exponent on [low, high]
         power = 1.0 - ROCK_SIZE_EXPONENT
         radius = (low**power + rng.random() * (high**power - low**power)) ** (1.0 / power)
-        row, column = rng.integers(rows), rng.integers(columns)
+        row, column = int(rng.integers(rows)), int(rng.integers(columns))
         reach = int(np.ceil(radius / resolution))
         i = np.arange(max(row - reach, 0), min(row + reach + 1, rows))
         j = np.arange(max(column - reach, 0), min(column + reach + 1, columns))

@@ -53,7 +53,7 @@ def count_messages(path: Path, topic: str) -> int:
 
 
 def write_bag(path: Path, messages: Iterable[Stamped], store: Any = None) -> None:
-    """Record messages in a new bag: written beside and renamed, so that a bag at `path` is always whole.
+    """Record messages in a new bag, written atomically.
 
     store: of the messages' types, where some are not ROS 2's own
     """

@@ -28,7 +28,7 @@ else:
 
 MAGIC = b"\x89MCAP0\r\n"
 HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, DATA_END = 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x0F
-LARGEST = 1 << 32
+MAX_RECORD = 1 << 32
 """Bytes: a record that says it is longer is damaged."""
 CHUNK_HEAD = re.compile(rb"(?=\x06.{36}(?:\x04\0\0\0zstd|\x03\0\0\0lz4|\0\0\0\0))", re.DOTALL)
 """Opcode, length, two times, size, checksum, and the name of a compression: what a chunk begins with."""
@@ -62,11 +62,11 @@ class Scan:
     _summary_read: bool = field(default=False, repr=False)
 
     def messages(self, path: Path) -> Iterator[tuple[Channel, int, bytes]]:
-        """(channel, time in nanoseconds, data) as far as the file can be read; ValueError if it is no MCAP file."""
+        """(channel, time in nanoseconds, data) as far as the file can be read; ValueError if it is not an MCAP file."""
         size = path.stat().st_size
         with path.open("rb") as file:
             if file.read(8) != MAGIC:
-                raise ValueError("it is no MCAP file")
+                raise ValueError("it is not an MCAP file")
             while True:
                 at = file.tell()
                 head = file.read(9)
@@ -77,7 +77,7 @@ class Scan:
                 opcode, length = head[0], struct.unpack_from("<Q", head, 1)[0]
                 if opcode == DATA_END:
                     return
-                if length > LARGEST or at + 9 + length > size or not HEADER <= opcode <= DATA_END:
+                if length > MAX_RECORD or at + 9 + length > size or not HEADER <= opcode <= DATA_END:
                     chunk = _next_chunk(file, at + 1, size)
                     if chunk is None:
                         self.end = f"it ends within a record, at byte {at}"

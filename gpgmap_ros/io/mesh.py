@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gpgmap_ros.io.staged import staged
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.conversions import triangles_of
+from gpgmap_ros.storage.atomic import atomic_write
 
 
 def write_mesh(path: Path, gpgmap: GPGMap, colours: NDArray[np.uint8]) -> tuple[int, int]:
@@ -46,7 +46,7 @@ def write_mesh(path: Path, gpgmap: GPGMap, colours: NDArray[np.uint8]) -> tuple[
         f"element vertex {len(vertices)}\n{properties}"
         f"element face {len(faces)}\nproperty list uchar int vertex_indices\nend_header\n"
     )
-    with staged(path) as beside, beside.open("wb") as file:
+    with atomic_write(path) as file:
         file.write(header.encode())
         file.write(vertices.tobytes())
         file.write(faces.tobytes())

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gpgmap_ros.io.staged import staged, write_text
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.conversions import FREE, OCCUPIED, image_from_layer, obstacles_from_layer
+from gpgmap_ros.storage.atomic import write_bytes, write_text
 
 UNKNOWN_PIXEL = 205
 """Occupancy 0.196: above the free and below the occupied threshold, as every SLAM map of ROS has it."""
@@ -33,11 +33,8 @@ def write_nav2_map(path: Path, gpgmap: GPGMap) -> Path:
     image = image_from_layer(pixels.reshape(gpgmap.grid.shape))
     rows, columns = image.shape
     pgm, yaml = path.with_suffix(".pgm"), path.with_suffix(".yaml")
-    with staged(pgm) as beside:
-        beside.write_bytes(
-            f"P5\n# gpgmap, {gpgmap.grid.resolution:g} m/pixel\n{columns} {rows}\n255\n".encode()
-            + image.tobytes()
-        )
+    header = f"P5\n# gpgmap, {gpgmap.grid.resolution:g} m/pixel\n{columns} {rows}\n255\n"
+    write_bytes(pgm, header.encode() + image.tobytes())
     x, y = gpgmap.grid.origin
     write_text(
         yaml,

@@ -115,7 +115,7 @@ class Recording:
     def __enter__(self) -> Recording:
         try:
             for path in self.paths:
-                self._parts.extend(self._opened(Path(path)))
+                self._parts.extend(self._open(Path(path)))
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -172,18 +172,18 @@ class Recording:
 
     # -- opening -----------------------------------------------------------------------------------------
 
-    def _opened(self, path: Path) -> Iterator[_Part]:
+    def _open(self, path: Path) -> Iterator[_Part]:
         if not path.exists():
             raise BagError(f"{path}: no such file or folder")
         if not path.is_dir():
-            yield self._opened_file(path)
+            yield self._open_file(path)
             return
         if (path / "metadata.yaml").exists():
             try:
                 yield _ros2_part(path)
                 return
             except DAMAGE as error:
-                self._missing.append(f"{path}: its metadata can't be used ({_one_line(error)})")
+                self._missing.append(f"{path}: its metadata cannot be used ({_one_line(error)})")
         files = sorted(item for item in path.iterdir() if _ending(item) in FILES)
         if not files and (path / "metadata.yaml").exists():
             raise BagError(
@@ -191,25 +191,25 @@ class Recording:
             )
         if not files:
             raise BagError(
-                f"{path}: no bag: there is no metadata.yaml, .mcap, .db3 or .bag file in it; name the folder that"
+                f"{path}: not a bag: there is no metadata.yaml, .mcap, .db3 or .bag file in it; name the folder that"
                 " `ros2 bag record` made"
             )
         if not (path / "metadata.yaml").exists():
             self._missing.append(f"{path}: has no metadata.yaml: the recorder was killed; read file by file")
         for file in files:
-            yield self._opened_file(file)
+            yield self._open_file(file)
 
-    def _opened_file(self, path: Path) -> _Part:
+    def _open_file(self, path: Path) -> _Part:
         ending = _ending(path)
         if ending not in FILES:
             raise BagError(
-                f"{path}: no bag: expected a folder, or a file that ends in {', '.join(FILES[:3])}; point clouds in"
+                f"{path}: not a bag: expected a folder, or a file that ends in {', '.join(FILES[:3])}; point clouds in"
                 " files are for `gpgmap map`"
             )
         if path.suffix in PACKED:
-            unpacked = self._unpacked(path)
+            unpacked = self._unpack(path)
             try:
-                return self._opened_file(unpacked)
+                return self._open_file(unpacked)
             except BagError as error:
                 raise BagError(str(error).replace(str(unpacked), str(path))) from error
         if path.stat().st_size == 0:
@@ -225,9 +225,9 @@ class Recording:
             self._missing.append(
                 f"{path}: has no usable index ({_one_line(error)}): scanned from its beginning"
             )
-            return self._scanned(path)
+            return self._scan(path)
 
-    def _unpacked(self, path: Path) -> Path:
+    def _unpack(self, path: Path) -> Path:
         """A file that is compressed as a whole, as it is until this recording is closed."""
         unpacked = Unpacked(path)
         self._unpacked_files.append(unpacked)
@@ -235,7 +235,7 @@ class Recording:
             self._missing.append(f"{path}: could be unpacked only in part ({unpacked.damage})")
         return unpacked.file
 
-    def _scanned(self, path: Path) -> _Part:
+    def _scan(self, path: Path) -> _Part:
         """A file without index: one look through it says what is in it, as far as it goes."""
         counts: dict[Channel, int] = {}
         first, last = None, None
@@ -245,14 +245,14 @@ class Recording:
                 counts[channel] = counts.get(channel, 0) + 1
                 first, last = min(time, first or time), max(time, last or time)
         except DAMAGE as error:
-            raise BagError(f"{path}: can't be read: {_one_line(error)}") from error
+            raise BagError(f"{path}: cannot be read: {_one_line(error)}") from error
         if not counts:
-            raise BagError(f"{path}: there is no message in it that could be read {scan.end}".rstrip())
+            raise BagError(f"{path}: no message in it can be read {scan.end}".rstrip())
         self._missing.extend(self._scan_notes(path, scan))
         topics = [Topic(channel.topic, channel.type_name, count) for channel, count in counts.items()]
 
         def read(wanted: Collection[str], start: int, stop: int) -> Iterator[Message]:
-            return _scanned_messages(path, wanted, start, stop)
+            return _scan_messages(path, wanted, start, stop)
 
         return _Part(path, topics, first, last, read)
 
@@ -286,7 +286,7 @@ class Recording:
                 notes = self._damage[part.path] = [f"{note}; the chunks that are whole were used"]
                 for file in files:
                     scan = _scan_of(file)
-                    yield from _scanned_messages(file, topics, time + 1 if count else start, stop, scan)
+                    yield from _scan_messages(file, topics, time + 1 if count else start, stop, scan)
                     notes.extend(self._scan_notes(file, scan))
             else:
                 self._damage[part.path] = [f"{note}; what is before it was used"]
@@ -307,8 +307,8 @@ def _ros2_part(path: Path) -> _Part:
             yield Message(item.topic, item.msgtype, time, data)
 
     topics = [Topic(name, kind, counts[name]) for name, kind in types.items()]
-    bounds = (reader.start_time, reader.end_time) if reader.message_count else (None, 0)
-    return _Part(path, topics, *bounds, read, reader.close)
+    first, last = (reader.start_time, reader.end_time) if reader.message_count else (None, 0)
+    return _Part(path, topics, first, last, read, reader.close)
 
 
 def _ros1_part(path: Path) -> _Part:
@@ -331,10 +331,11 @@ def _ros1_part(path: Path) -> _Part:
 
 
 def _scan_of(path: Path) -> AnyScan:
-    return {".mcap": Scan, ".db3": SqliteScan}.get(_ending(path), Ros1Scan)()
+    scan: AnyScan = {".mcap": Scan, ".db3": SqliteScan}.get(_ending(path), Ros1Scan)()
+    return scan
 
 
-def _scanned_messages(
+def _scan_messages(
     path: Path, wanted: Collection[str], start: int, stop: int, scan: AnyScan | None = None
 ) -> Iterator[Message]:
     for channel, time, data in (scan or _scan_of(path)).messages(path):
@@ -379,4 +380,4 @@ class Decoder:
                 return ros1_types().deserialize_ros1(message.data, kind)
             return self._ros2.deserialize_cdr(message.data, kind)
         except DAMAGE as error:
-            raise BagError(f"{message.topic}: a message can't be decoded: {_one_line(error)}") from error
+            raise BagError(f"{message.topic}: a message cannot be decoded: {_one_line(error)}") from error

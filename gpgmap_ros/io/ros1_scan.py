@@ -30,11 +30,11 @@ class Ros1Scan:
     end: str = ""
 
     def messages(self, path: Path) -> Iterator[tuple[Channel, int, bytes]]:
-        """(channel, time in nanoseconds, data) as far as the file can be read; ValueError if it is no ROS 1 bag."""
+        """(channel, time in nanoseconds, data) as far as the file can be read; ValueError if it is not a ROS 1 bag."""
         size = path.stat().st_size
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise ValueError("it is no ROS 1 bag")
+                raise ValueError("it is not a ROS 1 bag")
             while True:
                 at = file.tell()
                 lengths = file.read(4)

@@ -21,19 +21,19 @@ from typing import Any
 import numpy as np
 
 from gpgmap_ros.config import Config
-from gpgmap_ros.config_file import load_config, save_config
+from gpgmap_ros.config.yaml import load_config, save_config
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.map_products import read_map_npz
-from gpgmap_ros.io.staged import write_json
 from gpgmap_ros.io.trajectory import Trajectory, read_tum
 from gpgmap_ros.mapping import GPGMap, SubmapStore
+from gpgmap_ros.storage.atomic import write_json
 
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 """Of a JSON file that is read: tens of thousands of comparisons."""
 
 
 class RunError(ValueError):
-    """A folder that is no run, or lacks what is asked of it: which, and what to do."""
+    """A folder that is not a run, or lacks what is asked for: which, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class RunFolder:
     # -- reading -----------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """RunError where this is no run."""
+        """RunError where this is not a run."""
         if not self.summary.is_file():
             raise RunError(
-                f"{self.path}: no run of gpgmap: there is no run.json in it; name the folder of --out"
+                f"{self.path}: not a gpgmap run: it has no run.json; name the folder given to --out"
             )
 
     def read_summary(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class RunFolder:
     def read_map(self) -> tuple[GPGMap, Crs]:
         self.check()
         if not self.map.exists():
-            raise RunError(f"{self.path}: there is no map in it: the run ended before one was made")
+            raise RunError(f"{self.path}: it contains no map: the run ended before one was made")
         return read_map_npz(self.map, self.read_config())
 
     def read_trajectory(self, corrected: bool = True) -> Trajectory:
@@ -121,10 +121,10 @@ class RunFolder:
     def read_closures(self) -> list[dict[str, Any]]:
         self.check()
         if not self.closures.exists():
-            raise RunError(f"{self.path}: there are no closures in it")
+            raise RunError(f"{self.path}: it contains no closures")
         found = _read_json(self.closures)
         if not isinstance(found, list):
-            raise RunError(f"{self.closures}: damaged: it is no list of comparisons; run it again")
+            raise RunError(f"{self.closures}: damaged: it is not a list of comparisons; run it again")
         for number, row in enumerate(found):
             _check_closure(row, f"{self.closures}: damaged: comparison {number}")
         return found
@@ -138,9 +138,9 @@ def _read_json(path: Path) -> Any:
     """What a file of a run holds; RunError where it is not what `write_json` writes."""
     remedy = "run it again"
     try:
-        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        if not path.is_file() or path.stat().st_size > MAX_BYTES:
             raise RunError(
-                f"{path}: no file of a run: larger than {MOST_BYTES >> 20} MB, or no file; {remedy}"
+                f"{path}: not a file of a run: larger than {MAX_BYTES >> 20} MB, or not a file; {remedy}"
             )
         return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except RecursionError:
@@ -152,7 +152,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _check_closure(row: Any, where: str) -> None:
@@ -161,10 +161,10 @@ def _check_closure(row: Any, where: str) -> None:
         raise RunError(f"{where} has no fields; run it again")
     for name, kind in (("a", int), ("b", int), ("accepted", bool), ("T_a_b", list)):
         if not isinstance(row.get(name), kind):
-            raise RunError(f"{where} has no '{name}' that could be read; run it again")
+            raise RunError(f"{where} has no readable '{name}'; run it again")
     try:
         T = np.array(row["T_a_b"], dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         T = np.empty(0)
     if T.shape != (4, 4) or not np.isfinite(T).all():
-        raise RunError(f"{where} has a 'T_a_b' that is no pose; run it again")
+        raise RunError(f"{where} has a 'T_a_b' that is not a pose; run it again")

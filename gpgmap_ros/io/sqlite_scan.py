@@ -56,12 +56,12 @@ class SqliteScan:
         with path.open("rb") as file:
             head = file.read(100)
         if not head.startswith(b"SQLite format 3\0"):
-            raise ValueError("it is no sqlite3 database")
+            raise ValueError("it is not an sqlite3 database")
         if len(head) < 100:
-            raise ValueError("it is no sqlite3 database: its header is incomplete")
+            raise ValueError("it is not an sqlite3 database: its header is incomplete")
         (size,) = struct.unpack_from(">H", head, 16)
         if not size:
-            raise ValueError("it is no sqlite3 database: its header is damaged")
+            raise ValueError("it is not an sqlite3 database: its header is damaged")
         pages = path.stat().st_size // (65536 if size == 1 else size)
         name = f"gpgmap-{id(self)}"
         vfs = _Shortened(name, pages)

@@ -43,7 +43,7 @@ class Unpacked:
         except OSError as error:
             self.close()
             raise BagError(
-                f"{path}: can't be unpacked into {self.file.parent.parent}: {error.strerror}; unpack it where there is"
+                f"{path}: cannot be unpacked into {self.file.parent.parent}: {error.strerror}; unpack it where there is"
                 " room (`zstd -d`)"
             ) from error
 

@@ -7,9 +7,7 @@ from numpy.typing import NDArray
 
 from gp_core.compiled import compiled
 from gp_core.grid import Grid
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from gpgmap_ros.arrays import Array, Mask
 
 
 def cell_ids(points: Array, edge: float) -> NDArray[np.int64]:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gp_core.grid import Blocks, Grid, GridGP, GridPosterior
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config, MappingConfig
 from gpgmap_ros.mapping.cells import flat_cells
-from gpgmap_ros.mapping.gpgmap import GPGMap, gpgmap_of
-from gpgmap_ros.mapping.pseudo_points import SURFACE_DEGREE, PseudoPoints, condensed
-from gpgmap_ros.mapping.window import GLANCE, process_on, prototype
-
-Array = NDArray[np.float64]
+from gpgmap_ros.mapping.gpgmap import GPGMap, gpgmap_from_posterior
+from gpgmap_ros.mapping.layers import NOISE_VARIANCE
+from gpgmap_ros.mapping.model import APPROXIMATE_TILES, cached_gp, is_rough, make_gp, prior_variance
+from gpgmap_ros.mapping.point_input import points_array
+from gpgmap_ros.mapping.pseudo_points import SURFACE_DEGREE, PseudoPoints, condense
 
 MEAN_DRIFT = 0.5
 """Standard deviations of the relief by which the ground may leave the prior mean before that is brought up to date."""
+
+FIRST_ROUNDS = 3
+"""Rounds of learning the noise for the first map; later ones are single."""
+NOISE_RENEWAL = 0.15
+"""Share of the map's points that must be new before the noise is learned again."""
+NOISE_KEPT = 0.1
+"""Change of a logarithmic noise factor that is not worth solving its block again for."""
 
 
 class ElevationMap:
@@ -33,6 +42,8 @@ class ElevationMap:
         self._grid = grid_around(np.asarray(centre, dtype=np.float64), config)
         self._gp: GridGP | None = None
         self._posterior: GridPosterior | None = None
+        self._new_points = 0
+        """Since the noise was last learned."""
 
     @property
     def grid(self) -> Grid:
@@ -56,6 +67,7 @@ class ElevationMap:
         if used:
             # a robot that stands for an hour must not end up with a map that nothing can change any more
             self._gp.limit_information(1.0 / self.config.finest_std**2)
+            self._new_points += used
             self._posterior = None
         return used
 
@@ -99,10 +111,10 @@ class ElevationMap:
         if self._gp is None:
             return None
         blocks = self._gp.blocks()
-        return condensed(blocks, self._gp.block_means(blocks, SURFACE_DEGREE))
+        return condense(blocks, self._gp.block_means(blocks, SURFACE_DEGREE))
 
     def restore(self, blocks: Blocks | None, mean: float | None = None) -> None:
-        """Remember `blocks`, and nothing else. ValueError where they were made with another length scale.
+        """Remember `blocks`, and nothing else. ValueError where they were made with another kernel or length scale.
 
         mean: height that the relief is a deviation from; the blocks' own unless given
         """
@@ -115,29 +127,75 @@ class ElevationMap:
     def posterior(self) -> GridPosterior:
         """The surface as it is known now; solved again only if something changed."""
         if self._posterior is None:
-            self._posterior = (self._gp or self._process(0.0)).posterior()
+            gp = self._gp
+            if gp is None:
+                self._posterior = self._process(0.0).posterior()
+            elif not self.config.learn_noise:
+                self._posterior = gp.posterior()
+            elif gp.has_learned_noise:
+                self._posterior = gp.posterior()
+                if self._new_points > NOISE_RENEWAL * gp.count:
+                    # From the surface that is solved anyway; the next one is solved with it.
+                    gp.learn_noise(max_rounds=1, keep_within=NOISE_KEPT)
+                    self._new_points = 0
+            else:
+                gp.learn_noise(max_rounds=FIRST_ROUNDS)
+                self._new_points = 0
+                self._posterior = gp.posterior()
         return self._posterior
 
-    def glance(self) -> GridPosterior:
-        """The surface about as it is known now, for much less work: to compare points with it."""
-        if self._posterior is not None or self._gp is None:
+    def approximate_posterior(self) -> GridPosterior:
+        """The surface about as it is known now, for less work: to compare points with it.
+
+        Only smooth kernels have a cheaper posterior; of rough ones it is the full posterior, which a map that is
+        published right after does not solve again.
+        """
+        if self._posterior is not None or self._gp is None or is_rough(self.config):
             return self.posterior()
-        mapping = self.config
-        tables = prototype(mapping.length_scale, mapping.relief_std, mapping.resolution, GLANCE)
-        return self._gp.posterior_by(tables)
+        return self._gp.posterior_by(cached_gp(self.config, APPROXIMATE_TILES))
 
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
         """Mask of the cells of which the data say too little."""
-        return posterior.variance > self.config.known_variance_ratio * self.config.relief_std**2
+        return posterior.variance > self.config.known_variance_ratio * prior_variance(self.config)
 
     def gpgmap(self, frame_id: str = "map", stamp: int = 0, config: Config | None = None) -> GPGMap:
         """The terrain as it is known now. config: limits for the layers that need some."""
         posterior = self.posterior()
-        return gpgmap_of(posterior, self.unknown(posterior), frame_id, stamp, config or Config())
+        return gpgmap_from_posterior(
+            posterior, self.unknown(posterior), frame_id, stamp, config or Config(), self._noise_layers()
+        )
+
+    def measured_interval(self, xy: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
+        """Lower and upper bound (N,), (N,) of the height that a point measured at xy (N, 2) will have.
+
+        level: probability of the interval. Student t where `mapping.learn_noise` is on, else normal with the stated
+        noise of the points around. ValueError before the first point.
+        """
+        return self._with_points().measured_interval(xy, level)
+
+    def measured_heights(self, xy: ArrayLike) -> tuple[Array, Array, Array]:
+        """Mean, scale and degrees of freedom (N,) of the Student t distribution of such a height."""
+        return self._with_points().measured_heights(xy)
+
+    def _with_points(self) -> GridGP:
+        """The process, up to date. ValueError before the first point."""
+        if self._gp is None:
+            raise ValueError("the map has no points yet: add some before asking for what they scatter by")
+        self.posterior()
+        return self._gp
+
+    def _noise_layers(self) -> dict[str, Array]:
+        """The layer of the learned noise, if the map has one."""
+        if not self.config.learn_noise:
+            return {}
+        if self._gp is None:
+            return {NOISE_VARIANCE: np.full(self._grid.shape, np.nan)}
+        noise, _ = self._gp.measured_noise_at(self._grid.centers.reshape(-1, 2))
+        return {NOISE_VARIANCE: noise.reshape(self._grid.shape)}
 
     def _process(self, height: float) -> GridGP:
         """The relief is a deviation from a height: that of the ground where mapping began, or around the robot."""
-        return process_on(self._grid, height, self.config.length_scale, self.config.relief_std)
+        return make_gp(self._grid, height, self.config)
 
 
 def grid_around(centre: Array, config: MappingConfig) -> Grid:
@@ -147,27 +205,36 @@ def grid_around(centre: Array, config: MappingConfig) -> Grid:
 
 
 def gpgmap_from_points(
-    xyz: ArrayLike, resolution: float, config: Config | None = None, frame_id: str = "map"
+    xyz: ArrayLike | Any, resolution: float, config: Config | None = None, frame_id: str = "map"
 ) -> GPGMap:
     """A GPGMap of points (N, 3) in a gravity-aligned frame, just large enough to hold them.
 
+    xyz: array-like, or a point cloud of Open3D (open3d.geometry.PointCloud or open3d.t.geometry.PointCloud).
     resolution: edge of a cell in metres.
     config: everything else; the default's length scale is widened to five cells where the cells are coarser.
     """
-    points = np.asarray(xyz, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != 3:
-        raise ValueError(f"xyz must be (N, 3), got {points.shape}")
+    points = points_array(xyz)
     if not len(points):
         raise ValueError("there are no points to map")
     if bad := int((~np.isfinite(points).all(axis=1)).sum()):
         raise ValueError(f"{bad} of {len(points)} points are not finite: leave them out first")
+    elevation_map = map_around(points, resolution, config)
+    elevation_map.add(points, np.full(len(points), (config or Config()).noise.height_std ** 2))
+    return elevation_map.gpgmap(frame_id, config=config)
+
+
+def map_around(points: Array, resolution: float, config: Config | None = None) -> ElevationMap:
+    """An empty map that is just large enough for points (N, 3), with the settings that `gpgmap_from_points` takes."""
     given = config or Config()
     low, high = points[:, :2].min(axis=0), points[:, :2].max(axis=0)
     size = np.maximum(np.ceil((high - low) / resolution) + 1.0, 1.0) * resolution
-    changes = {"resolution": resolution, "size_x": float(size[0]), "size_y": float(size[1])}
+    mapping = dataclasses.replace(
+        given.mapping, resolution=resolution, size_x=float(size[0]), size_y=float(size[1])
+    )
     if config is None:
-        changes["length_scale"] = max(given.mapping.length_scale, 5.0 * resolution)
-        changes["relief_std"] = max(given.mapping.relief_std, float(np.std(points[:, 2])))
-    elevation_map = ElevationMap(dataclasses.replace(given.mapping, **changes), (low + high) / 2.0)
-    elevation_map.add(points, np.full(len(points), given.noise.height_std**2))
-    return elevation_map.gpgmap(frame_id, config=config)
+        mapping = dataclasses.replace(
+            mapping,
+            length_scale=max(mapping.length_scale, 5.0 * resolution),
+            relief_std=max(mapping.relief_std, float(np.std(points[:, 2]))),
+        )
+    return ElevationMap(mapping, (low + high) / 2.0)

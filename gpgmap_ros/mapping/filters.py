@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gp_core.compiled import compiled
+from gpgmap_ros.arrays import Array, Mask
 from gpgmap_ros.config import FilterConfig
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping.cells import cell_ids, first_of_each
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 REASONS = ("not_finite", "range", "robot", "height", "thinned", "overhang")
 """Why a point is left out; a point has one reason, the first."""

@@ -20,15 +20,13 @@ from numpy.typing import NDArray
 
 from gp_core.compiled import compiled
 from gp_core.grid import Grid, GridPosterior
+from gpgmap_ros.arrays import Array, Mask
 from gpgmap_ros.config import GateConfig
 from gpgmap_ros.mapping.cells import flat_cells
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
-class Surface:
+class PosteriorSnapshot:
     """The map as it was last solved. known: (ny, nx) cells to compare with; stamp: of the newest data, nanoseconds."""
 
     posterior: GridPosterior
@@ -42,14 +40,14 @@ class Surface:
         _gradient_at(xy, (*grid.origin, grid.resolution), self.known, self.posterior.gradient, out)
         return out
 
-    def unlearn(self, xy: Array) -> None:
+    def mark_unknown(self, xy: Array) -> None:
         """The cells at positions (N, 2) are not known any more."""
         index, inside = flat_cells(self.posterior.grid, xy)
         self.known.ravel()[index[inside]] = False
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateResult:
     """passed: (N,) points to fuse; released: (K, 2) centres of the cells whose past must be forgotten before that."""
 
     passed: Mask
@@ -71,32 +69,32 @@ class InnovationGate:
         """Cells that wait for confirmation."""
         return int(np.count_nonzero(self._count))
 
-    def judge(self, xyz: Array, variance: Array, surface: Surface, grid: Grid) -> Verdict:
-        """Sort points (N, 3) with variances (N,) of their heights.
+    def apply(self, xyz: Array, variance: Array, snapshot: PosteriorSnapshot, grid: Grid) -> GateResult:
+        """Decide which points (N, 3), with variances (N,) of their heights, are fused.
 
-        surface: what they are compared with; cells released here are no longer known in it
-        grid: the map's present window; the surface may be of an earlier one
+        snapshot: what they are compared with; cells released here are no longer known in it
+        grid: the map's present window; the snapshot may be of an earlier one
         """
         self._align(grid)
-        posterior, config = surface.posterior, self.config
+        posterior, config = snapshot.posterior, self.config
         vote, cells = np.zeros(len(xyz), dtype=np.uint8), np.zeros(len(xyz), dtype=np.int64)
         per_cell = np.zeros((4, *grid.shape))
         _compare(
             xyz, variance,
-            (*posterior.grid.origin, posterior.grid.resolution), surface.known,
+            (*posterior.grid.origin, posterior.grid.resolution), snapshot.known,
             posterior.mean, posterior.variance, posterior.gradient,
             (*grid.origin, grid.resolution),
             (config.threshold, config.tolerance, self._length_scale),
             vote, cells, per_cell,
         )  # fmt: skip
-        released = self._released(*per_cell)
+        released = self._release_cells(*per_cell)
         passed = (vote != AGAINST) | released.ravel()[cells]
         iy, ix = np.nonzero(released)
         centres = np.column_stack([grid.x[ix], grid.y[iy]])
-        surface.unlearn(centres)
-        return Verdict(passed, centres)
+        snapshot.mark_unknown(centres)
+        return GateResult(passed, centres)
 
-    def _released(self, agreeing: Array, contradicting: Array, height: Array, variance: Array) -> Mask:
+    def _release_cells(self, agreeing: Array, contradicting: Array, height: Array, variance: Array) -> Mask:
         """Count one more cloud in every cell it sees; mask (ny, nx) of the cells confirmed often enough.
 
         agreeing, contradicting: points in each cell; height, variance: sums over the contradicting ones

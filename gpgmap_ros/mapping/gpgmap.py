@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gp_core.grid import Grid, GridPosterior
 from gpgmap_ros.config import Config
-from gpgmap_ros.mapping.layers import Layer, LayerSettings, LayerStack, read_only
+from gpgmap_ros.mapping.derived_layers import Layer, LayerContext
+from gpgmap_ros.mapping.layer_stack import LayerStack, make_read_only
 
-LEAST_VARIANCE = 1e-8
+MIN_VARIANCE = 1e-8
 """Square metres (and of the gradient): less is round-off of the engine's single precision."""
 
 
@@ -22,7 +24,7 @@ class GPGMap:
 
     grid: cells of the layers; frame_id: frame of the grid's coordinates; stamp: of the newest data, nanoseconds.
     layers: elevation, variance, gradient_x, gradient_y, gradient_x_variance, gradient_y_variance are given; the others
-    (`gpgmap.layers` lists them) are computed when they are asked for.
+    (`gpgmap.layers` lists them, mapping/layers.py describes them) are computed when they are asked for.
     config: limits for traversability and gradient_visual.
     Variances are known everywhere: far from data they are the prior's.
     """
@@ -34,8 +36,8 @@ class GPGMap:
     config: Config = field(default_factory=Config, repr=False)
 
     def __post_init__(self) -> None:
-        settings = LayerSettings(self.grid.resolution, self.config.traversability, self.config.visual)
-        object.__setattr__(self, "layers", LayerStack(self.layers, settings))
+        context = LayerContext(self.grid.resolution, self.config)
+        object.__setattr__(self, "layers", LayerStack(self.layers, context))
 
     def __getitem__(self, name: str) -> Layer:
         return self.layers[name]
@@ -45,22 +47,34 @@ class GPGMap:
         """Mask of the cells whose elevation is known."""
         return np.isfinite(self.layers["elevation"])
 
+    def to_open3d(self, colour: str = "height") -> Any:
+        """open3d.geometry.TriangleMesh of the known surface, with normals. colour: "height" or "uncertainty" """
+        from gpgmap_ros.viz.open3d_mesh import triangle_mesh  # when called: Open3D is optional
 
-def gpgmap_of(
-    posterior: GridPosterior, unknown: NDArray[np.bool_], frame_id: str, stamp: int, config: Config
+        return triangle_mesh(self, colour)
+
+
+def gpgmap_from_posterior(
+    posterior: GridPosterior,
+    unknown: NDArray[np.bool_],
+    frame_id: str,
+    stamp: int,
+    config: Config,
+    more: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> GPGMap:
-    """The posterior as a map; elevation and gradient are NaN in the cells that are `unknown`."""
+    """The posterior as a map; elevation and gradient are NaN in the cells that are `unknown`. more: further layers"""
     layers = {
-        "elevation": masked(posterior.mean, unknown),
-        "variance": np.maximum(posterior.variance, LEAST_VARIANCE),
-        "gradient_x": masked(posterior.gradient[..., 0], unknown),
-        "gradient_y": masked(posterior.gradient[..., 1], unknown),
-        "gradient_x_variance": np.maximum(posterior.gradient_variance[..., 0], LEAST_VARIANCE),
-        "gradient_y_variance": np.maximum(posterior.gradient_variance[..., 1], LEAST_VARIANCE),
+        "elevation": mask_unknown(posterior.mean, unknown),
+        "variance": np.maximum(posterior.variance, MIN_VARIANCE),
+        "gradient_x": mask_unknown(posterior.gradient[..., 0], unknown),
+        "gradient_y": mask_unknown(posterior.gradient[..., 1], unknown),
+        "gradient_x_variance": np.maximum(posterior.gradient_variance[..., 0], MIN_VARIANCE),
+        "gradient_y_variance": np.maximum(posterior.gradient_variance[..., 1], MIN_VARIANCE),
+        **(more or {}),
     }
-    stack = {name: read_only(layer) for name, layer in layers.items()}
+    stack = {name: make_read_only(layer) for name, layer in layers.items()}
     return GPGMap(posterior.grid, stack, frame_id, stamp, config)
 
 
-def masked(layer: NDArray[np.float64], unknown: NDArray[np.bool_]) -> NDArray[np.float64]:
+def mask_unknown(layer: NDArray[np.float64], unknown: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.where(unknown, np.nan, layer)

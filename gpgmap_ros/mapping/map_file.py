@@ -10,27 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gp_core.grid import Blocks
 from gp_core.grid.interpolation import MOMENTS, ORDER
 from gp_core.grid.statistics import COUNT, SQUARES
 from gpgmap_ros.config import Config, settings
-from gpgmap_ros.mapping.archive import ArchiveError, read_archive, shortened, write_archive
 from gpgmap_ros.mapping.elevation_map import ElevationMap
-from gpgmap_ros.mapping.plausible import FARTHEST, checked_number, checked_stamp
-from gpgmap_ros.mapping.window import Blocks, prototype
+from gpgmap_ros.mapping.model import finest_block_spacing, model_settings
+from gpgmap_ros.mapping.plausible import FARTHEST, check_number, check_stamp
+from gpgmap_ros.storage.archive import ArchiveError, read_archive, shorten, write_archive
 
 KIND = "map"
-# What a map cannot be read without; the other settings are kept for the record.
-MUST_AGREE = (
-    "map_frame",
-    *(f"mapping.{name}" for name in ("resolution", "size_x", "size_y", "length_scale", "relief_std")),
-)
+BEFORE = {"mapping.kernel": "rbf"}
+"""Settings of maps that were written before there was a choice."""
 ARRAYS = tuple(item.name for item in fields(Blocks) if item.name != "reference")
 SHAPES = {"weights": (MOMENTS, MOMENTS), "heights": (ORDER, ORDER), "totals": (3,)}
 """Of one block."""
 BLOCK_BYTES = 8 * (2 + sum(math.prod(shape) for shape in SHAPES.values()))
 HEADER_BYTES = 1 << 20
 """For the settings and the array headers, generously."""
-MOST_INFORMATION = 1e18
+MAX_INFORMATION = 1e18
 """Inverse square metres in one block: a hundred million points known to 10 micrometres."""
 ROUND_OFF = 1e-6
 """Relative: sums that were scaled, shifted and added many times."""
@@ -46,7 +44,7 @@ class LoadedMap:
 
 
 def save_map(path: Path, elevation_map: ElevationMap, config: Config, stamp: int, session: int) -> None:
-    """Replace the file at `path` at once. OSError where the disk refuses."""
+    """Replace the file at `path` atomically. OSError where the disk refuses."""
     x_min, y_min, x_max, y_max = elevation_map.grid.bounds
     blocks = elevation_map.blocks()
     values = {
@@ -62,38 +60,44 @@ def save_map(path: Path, elevation_map: ElevationMap, config: Config, stamp: int
 
 def load_map(path: Path, config: Config) -> LoadedMap:
     """ArchiveError where the file is damaged, of another version, or made with settings that do not fit `config`."""
-    values, arrays = read_archive(path, KIND, most_bytes(config))
+    values, arrays = read_archive(path, KIND, max_file_bytes(config))
     try:
         check_settings(path, values["settings"], config)
-        centre = [checked_number(value, "its centre") for value in values["centre"]]
+        centre = [check_number(value, "its centre") for value in values["centre"]]
         if len(centre) != 2:
             raise ValueError(f"its centre has {len(centre)} coordinates")
-        stamp, session = (checked_stamp(values[name], f"its {name}") for name in ("stamp", "session"))
+        stamp, session = (check_stamp(values[name], f"its {name}") for name in ("stamp", "session"))
         elevation_map = ElevationMap(config.mapping, centre)
         elevation_map.restore(blocks_from(values["reference"], arrays))
         return LoadedMap(elevation_map, stamp, session)
     except ArchiveError:
         raise
     except Exception as error:  # whatever strange content may cause: the map that is there must stay
-        reason = shortened(error) or type(error).__name__
-        raise ArchiveError(f"{path}: its content makes no sense: {reason}") from error
+        reason = shorten(error) or type(error).__name__
+        raise ArchiveError(f"{path}: its content is not valid: {reason}") from error
 
 
-def most_bytes(config: Config) -> int:
-    """What the file of a map with these settings may declare: all blocks of its window, and as much again."""
+def max_file_bytes(config: Config) -> int:
+    """What the file of a map with these settings may declare: all blocks of its window, and as much again.
+
+    Those of the kernel with the smallest blocks: a map made with another than it is loaded with must get as far as
+    the message that says so.
+    """
     mapping = config.mapping
-    h_x, h_y = prototype(mapping.length_scale, mapping.relief_std, mapping.resolution).prior.spacing
+    h_x, h_y = finest_block_spacing(mapping)
     blocks = (mapping.size_x / h_x + 2.0) * (mapping.size_y / h_y + 2.0)
     return HEADER_BYTES + 2 * BLOCK_BYTES * math.ceil(blocks)
 
 
 def check_settings(path: Path, made_with: dict[str, Any], config: Config) -> None:
+    """ArchiveError where what a map can't be read without differs; the other settings are kept for the record."""
+    made_with = {**BEFORE, **made_with}
     now = {item.name: item.value for item in settings(config)}
-    other = [name for name in MUST_AGREE if made_with.get(name) != now[name]]
+    names = ("resolution", "size_x", "size_y", *model_settings(config.mapping))
+    must_agree = ("map_frame", *(f"mapping.{name}" for name in names))
+    other = [name for name in must_agree if made_with.get(name) != now[name]]
     if other:
-        differences = ", ".join(
-            f"{name} {shortened(made_with.get(name))} (here {now[name]})" for name in other
-        )
+        differences = ", ".join(f"{name} {shorten(made_with.get(name))} (here {now[name]})" for name in other)
         raise ArchiveError(f"{path}: made with other settings: {differences}")
 
 
@@ -102,7 +106,7 @@ def blocks_from(reference: float | None, arrays: dict[str, NDArray[Any]]) -> Blo
     if reference is None:
         return None
     blocks = Blocks(
-        reference=checked_number(reference, "its reference height"), **{name: arrays[name] for name in ARRAYS}
+        reference=check_number(reference, "its reference height"), **{name: arrays[name] for name in ARRAYS}
     )
     count = len(blocks.index)
     if blocks.index.shape != (count, 2) or blocks.index.dtype != np.int64 or blocks.spacing.shape != (2,):
@@ -120,11 +124,11 @@ def blocks_from(reference: float | None, arrays: dict[str, NDArray[Any]]) -> Blo
 def check_moments(blocks: Blocks) -> None:
     """Sums of t^a s^b / r and t^a s^b (z - z_0) / r over points with |s|, |t| <= 1 and r > 0 have bounds."""
     total = blocks.weights[:, 0, 0]
-    if not ((total > 0.0) & (total <= MOST_INFORMATION)).all():
+    if not ((total > 0.0) & (total <= MAX_INFORMATION)).all():
         raise ValueError("its weights are not positive")
     bound = (total * (1.0 + ROUND_OFF))[:, None, None]
     if (np.abs(blocks.weights) > bound).any() or (blocks.weights[:, ::2, ::2] < -ROUND_OFF * bound).any():
-        raise ValueError("its weights are no moments of positions")
+        raise ValueError("its weights are not moments of positions")
     if (np.abs(blocks.heights) > FARTHEST * bound).any():
         raise ValueError(f"its heights are beyond {FARTHEST:.0e} m")
     squares, points = blocks.totals[:, SQUARES] / total, blocks.totals[:, COUNT]

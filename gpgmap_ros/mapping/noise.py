@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gp_core.compiled import compiled
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import NoiseConfig
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -136,10 +135,11 @@ def shared_variance(variance: Array, patch: NDArray[np.integer]) -> Array:
     n points of variance r + n p average to a variance r / n + p: the common part p does not average out.
     variance: (N,) of the common error at each point; patch: (N,) which patch each point is in, from 0
     """
-    return variance * np.bincount(patch)[patch]
+    shared: Array = variance * np.bincount(patch)[patch]
+    return shared
 
 
-def checked_pose_covariance(covariance: ArrayLike | None) -> Array | None:
+def check_pose_covariance(covariance: ArrayLike | None) -> Array | None:
     """`covariance` as a symmetric (6, 6) array, None where nothing is known; ValueError where it cannot be one.
 
     Unknown is None or, as ROS has it, -1 in the first element.

@@ -8,14 +8,12 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
+from gpgmap_ros.arrays import Array, Mask
 from gpgmap_ros.mapping.cells import cell_ids, first_of_each
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-FEW_POINTS, FEW_SHARE, MOST_SHARE = 10, 1e-4, 0.01
+FEW_POINTS, FEW_SHARE, MAX_SHARE = 10, 1e-4, 0.01
 """A group of neighbouring cells may be an outlier with this many points or this share of all, whichever is more; all
-outliers together are never more than MOST_SHARE: a survey that consists of small groups is mapped as it is."""
+outliers together are never more than MAX_SHARE: a survey that consists of small groups is mapped as it is."""
 FAR = 0.25
 """Distance to the rest of the survey beyond which such a group is left out, over the rest's longer side. What lies
 nearer is mapped: it makes the map at most 1.5 times as long and wide."""
@@ -33,11 +31,12 @@ def outlying_cells(cells: NDArray[np.int64], counts: NDArray[np.int64]) -> Mask:
     _, group = connected_components(links, directed=False)
     points = np.bincount(group, counts)
     few = (points <= max(FEW_POINTS, FEW_SHARE * total))[group]
-    if not few.any() or counts[few].sum() > MOST_SHARE * total:
+    if not few.any() or counts[few].sum() > MAX_SHARE * total:
         return np.zeros(len(cells), dtype=bool)
     low, high = cells[~few].min(axis=0), cells[~few].max(axis=0)
     gap = np.maximum(np.maximum(low - cells, cells - high), 0).max(axis=1)
-    return few & (gap > FAR * (high - low + 1).max())
+    far: Mask = few & (gap > FAR * (high - low + 1).max())
+    return far
 
 
 def outlying_points(xy: Array) -> Mask:
@@ -64,7 +63,7 @@ def height_limits(xyz: Array) -> tuple[float, float]:
     far = min(FAR * side, FAR_HEIGHT)
     z = np.partition(xyz[:, 2], (few, len(xyz) - 1 - few))
     below, above = np.sort(z[: few + 1])[::-1], np.sort(z[-few - 1 :])
-    if (_beyond_gap(-below, far) + _beyond_gap(above, far)) > MOST_SHARE * len(xyz):
+    if (_beyond_gap(-below, far) + _beyond_gap(above, far)) > MAX_SHARE * len(xyz):
         return -np.inf, np.inf
     lowest = below[len(below) - 1 - _beyond_gap(-below, far)]
     highest = above[len(above) - 1 - _beyond_gap(above, far)]

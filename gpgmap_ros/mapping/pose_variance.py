@@ -20,19 +20,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from gp_core.grid import Grid
-
-Array = NDArray[np.float64]
+from gpgmap_ros.arrays import Array
 
 REACH = 6.0
 """Blocks of one length scale as far as which a submap's points have a share in what is known."""
 
 
 @dataclass(frozen=True)
-class Witness:
+class PosedSubmap:
     """A submap over a tile.
 
     origin: (3,) of its frame in the map; covariance: (6, 6) of its pose over (x, y, z, roll, pitch, yaw), along the
@@ -46,45 +44,47 @@ class Witness:
 
 
 def pose_variance(
-    grid: Grid, elevation: Array, gradient: Array, witnesses: Sequence[Witness], block: float
+    grid: Grid, elevation: Array, gradient: Array, submaps: Sequence[PosedSubmap], block: float
 ) -> Array:
-    """(rows, columns) square metres; NaN where the elevation is, or where no witness is near.
+    """(rows, columns) square metres; NaN where the elevation is, or where no submap is near.
 
     elevation, gradient: (rows, columns) and (rows, columns, 2) of the map; block: length scale
     """
     at = grid.centers
     total, out = np.zeros(grid.shape), np.zeros(grid.shape)
-    for witness in witnesses:
-        share = nearby_information(grid, witness, block)
+    for submap in submaps:
+        share = nearby_information(grid, submap, block)
         seen = share > 0.0
-        r = np.stack([*np.moveaxis(at[seen], -1, 0), elevation[seen]], axis=-1) - witness.origin
-        j = lever(gradient[seen], r)
-        out[seen] += share[seen] * np.einsum("ni,ij,nj->n", j, witness.covariance, j)
+        r = np.stack([*np.moveaxis(at[seen], -1, 0), elevation[seen]], axis=-1) - submap.origin
+        j = height_jacobian(gradient[seen], r)
+        out[seen] += share[seen] * np.einsum("ni,ij,nj->n", j, submap.covariance, j)
         total += share
-    return np.divide(out, total, out=np.full(grid.shape, np.nan), where=total > 0.0)
+    variance: Array = np.divide(out, total, out=np.full(grid.shape, np.nan), where=total > 0.0)
+    return variance
 
 
-def lever(g: Array, r: Array) -> Array:
+def height_jacobian(g: Array, r: Array) -> Array:
     """(N, 6) by how much the height at a fixed place follows each error of the pose. g: (N, 2); r: (N, 3)"""
     (g_x, g_y), (x, y, z) = g.T, r.T
     return np.column_stack([-g_x, -g_y, np.ones(len(g)), y + g_y * z, -x - g_x * z, g_x * y - g_y * x])
 
 
-def nearby_information(grid: Grid, witness: Witness, block: float) -> Array:
+def nearby_information(grid: Grid, submap: PosedSubmap, block: float) -> Array:
     """(rows, columns) a submap's information around each cell: sums over blocks, weighted by their distance."""
     x_min, y_min, x_max, y_max = grid.bounds
     around = int(REACH)
     columns, rows = (
         int(np.ceil((high - low) / block)) + 2 * around for low, high in ((x_min, x_max), (y_min, y_max))
     )
-    column, row = (np.floor((witness.xy - [x_min, y_min]) / block).astype(int) + around).T
+    column, row = (np.floor((submap.xy - [x_min, y_min]) / block).astype(int) + around).T
     inside = (column >= 0) & (column < columns) & (row >= 0) & (row < rows)
     flat = np.bincount(
-        row[inside] * columns + column[inside], witness.information[inside], minlength=rows * columns
+        row[inside] * columns + column[inside], submap.information[inside], minlength=rows * columns
     )
     smooth = gaussian_filter(flat.reshape(rows, columns), 1.0, mode="constant", truncate=REACH)
     to_block = [
         np.floor((centres - low) / block).astype(int) + around
         for centres, low in ((grid.y, y_min), (grid.x, x_min))
     ]
-    return smooth[np.ix_(*to_block)]
+    out: Array = smooth[np.ix_(*to_block)]
+    return out

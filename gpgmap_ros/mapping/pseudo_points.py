@@ -22,9 +22,8 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from gpgmap_ros.mapping.window import Blocks
-
-Array = NDArray[np.float64]
+from gp_core.grid import Blocks
+from gpgmap_ros.arrays import Array
 
 SURFACE_DEGREE = 4
 """Of the mean on a block: its products with the positions' moments, up to degree 2, are then in the statistics."""
@@ -32,9 +31,9 @@ NODES = 3
 """Of the quadrature along each axis."""
 ORDERS = 2 * NODES
 """Moments along an axis that decide its nodes: of order 0 to 5."""
-LEAST_SPREAD = 1e-5
+MIN_SPREAD = 1e-5
 """Variance of the positions, in half blocks squared, below which they count as one."""
-LEAST_SHARE = 1e-3
+MIN_SHARE = 1e-3
 """Nodes with less of a block's weight are left out."""
 RIDGE = 1e-3
 """Of the fit of the residuals: where a few points can't determine it, it stays small."""
@@ -52,7 +51,7 @@ class PseudoPoints:
         return len(self.variance)
 
 
-def condensed(blocks: Blocks, surface: Array) -> PseudoPoints:
+def condense(blocks: Blocks, surface: Array) -> PseudoPoints:
     """The points that stand for the statistics of the blocks.
 
     surface: (K, Q, Q) posterior mean less `blocks.reference`, sum over a and b of surface[a, b] t^a s^b on each block;
@@ -68,12 +67,12 @@ def condensed(blocks: Blocks, surface: Array) -> PseudoPoints:
     u = np.stack([node[:, 0, i], node[:, 1, j]], axis=-1) * ~single[:, None, :]  # (K, 9, 2)
     share = share[:, 0, i] * share[:, 1, j]
     st = centre[:, None, :] + (u * spread[:, None, :]) @ axes.transpose(0, 2, 1)
-    residual = fitted_residuals(
+    residual = fit_residuals(
         central(residual_moments(blocks, surface), to_centre[:, :, :3, :3]), axes, spread, single, u, share
     )
     z = polynomial(surface, st) + residual + blocks.reference
     xy = (blocks.index[:, None, ::-1] + 0.5 * (st + 1.0)) * blocks.spacing
-    kept = share > LEAST_SHARE
+    kept = share > MIN_SHARE
     share = np.where(kept, share, 0.0)
     weight = total[:, None] * share / share.sum(axis=1, keepdims=True)
     return PseudoPoints(np.concatenate([xy, z[..., None]], axis=-1)[kept], 1.0 / weight[kept])
@@ -110,7 +109,7 @@ def principal_axes(moments: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
     C[:, 0, 0], C[:, 1, 1] = moments[:, 0, 2], moments[:, 2, 0]
     C[:, 0, 1] = C[:, 1, 0] = moments[:, 1, 1]
     variance, axes = np.linalg.eigh(C)
-    single = variance < LEAST_SPREAD
+    single = variance < MIN_SPREAD
     return axes, np.sqrt(np.where(single, 1.0, variance)), single
 
 
@@ -133,7 +132,7 @@ def quadrature(m: Array) -> tuple[Array, Array]:
     b_2 = m_4 - m_3^2 - 1 and a_2 = (m_5 - 2 m_3 m_4 + m_3^3) / b_2. Two positions have b_2 = 0 and need two nodes.
     """
     b_2 = np.maximum(m[..., 4] - m[..., 3] ** 2 - 1.0, 0.0)
-    thin = b_2 < LEAST_SHARE
+    thin = b_2 < MIN_SHARE
     a_2 = (m[..., 5] - 2.0 * m[..., 3] * m[..., 4] + m[..., 3] ** 3) / np.where(thin, 1.0, b_2)
     J = np.zeros((*m.shape[:2], NODES, NODES))
     J[..., 1, 1] = m[..., 3]
@@ -144,7 +143,7 @@ def quadrature(m: Array) -> tuple[Array, Array]:
     return nodes, vectors[..., 0, :] ** 2
 
 
-def fitted_residuals(
+def fit_residuals(
     moments: Array, axes: Array, spread: Array, single: NDArray[np.bool_], u: Array, share: Array
 ) -> Array:
     """(K, 9) residuals at the nodes u that have the given moments (K, 3, 3) about the centre, up to order 2."""

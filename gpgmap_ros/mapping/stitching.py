@@ -19,29 +19,33 @@ import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gp_core.grid import Grid
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import apply
+from gpgmap_ros.mapping.coarse_ground import CoarseGround
 from gpgmap_ros.mapping.elevation_map import ElevationMap
-from gpgmap_ros.mapping.gpgmap import LEAST_VARIANCE, GPGMap
+from gpgmap_ros.mapping.gpgmap import MIN_VARIANCE, GPGMap
 from gpgmap_ros.mapping.layers import BASE, POSE_VARIANCE
-from gpgmap_ros.mapping.pose_variance import Witness, pose_variance
+from gpgmap_ros.mapping.model import (
+    correlation_length,
+    influence_radius,
+    prior_gradient_variance,
+    prior_variance,
+)
+from gpgmap_ros.mapping.pose_variance import PosedSubmap, pose_variance
 from gpgmap_ros.mapping.submap_store import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap
 
-Array = NDArray[np.float64]
-
 TILE_CELLS, TILE_SCALES = 256, 60.0
 """Cells and length scales along an edge of a tile, at most."""
-MARGIN_SCALES = 9.0
-"""Length scales beyond a tile from which points still count: as far as the engine itself looks."""
 GROUND_SCALES = 40.0
 """Length scales between the nodes of the ground at large: about what a local map around the robot is wide."""
-MOST_CELLS = 16_000_000
+MAX_CELLS = 16_000_000
 """Of one map in memory, unless more are allowed: 400 MB with all base layers."""
 KEPT = 12
 """Submaps whose points stay in memory from tile to tile."""
@@ -71,40 +75,43 @@ def stitch(
     config: Config,
     frame_id: str = "map",
     resolution: float | None = None,
-    most_cells: int = MOST_CELLS,
+    max_cells: int = MAX_CELLS,
     covariances: Mapping[int, Array] | None = None,
 ) -> GPGMap:
     """The global map of the submaps that have a pose, in one piece.
 
     submaps: finished ones, or the store that has them; poses: T_map_submap (4, 4) by number
-    config: prior and limits, as the submaps were made with
+    config: prior and limits, as the submaps were made with; the kernel is theirs, rbf, whatever the map's is
     resolution: edge of a cell in metres, `mapping.resolution` unless given
-    most_cells: StitchError beyond it: take a coarser resolution, or tile by tile (`stitched_tiles`)
+    max_cells: StitchError beyond it: take a coarser resolution, or tile by tile (`stitch_tiles`)
     covariances: (6, 6) of the poses by number, over (x, y, z, roll, pitch, yaw) along the map's axes, as
         `LoopCloser.covariances` has them: the map then has the layer `pose_variance`
     """
     stitcher = Stitcher(submaps, poses, config, frame_id, resolution, covariances)
     rows, columns = stitcher.grid.shape
-    if rows * columns > most_cells:
-        coarser = stitcher.grid.resolution * np.sqrt(rows * columns / most_cells)
+    if rows * columns > max_cells:
+        coarser = stitcher.grid.resolution * np.sqrt(rows * columns / max_cells)
         raise StitchError(
-            f"the map would have {rows} x {columns} cells, more than {most_cells:,}: "
+            f"the map would have {rows} x {columns} cells, more than {max_cells:,}: "
             f"take cells of {coarser:.2g} m or more, or stitch tile by tile"
         )
-    prior = config.mapping.relief_std**2
-    slope = prior / config.mapping.length_scale**2
-    empty = {"variance": prior, "gradient_x_variance": slope, "gradient_y_variance": slope}
+    slope = prior_gradient_variance(stitcher.mapping)
+    empty = {
+        "variance": prior_variance(config.mapping),
+        "gradient_x_variance": slope,
+        "gradient_y_variance": slope,
+    }
     names = BASE if covariances is None else (*BASE, POSE_VARIANCE)
     layers = {name: np.full((rows, columns), empty.get(name, np.nan), dtype=np.float32) for name in names}
     for tile in stitcher:
-        row, column = cells_between(stitcher.grid, tile.grid)
+        row, column = cell_offset(stitcher.grid, tile.grid)
         part = np.s_[row : row + tile.grid.shape[0], column : column + tile.grid.shape[1]]
         for name in names:
             layers[name][part] = tile[name]
     return GPGMap(stitcher.grid, layers, frame_id, stitcher.stamp, config)
 
 
-def stitched_tiles(
+def stitch_tiles(
     submaps: Iterable[Submap] | SubmapStore,
     poses: Mapping[int, Array],
     config: Config,
@@ -119,7 +126,8 @@ def stitched_tiles(
 class Stitcher:
     """What the tiles of one global map share.
 
-    grid: cells of the whole map; stamp: of the newest data in it
+    grid: cells of the whole map; mapping: the settings, with the resolution of these cells
+    stamp: of the newest data in it
     """
 
     def __init__(
@@ -134,7 +142,7 @@ class Stitcher:
         self._config, self._frame_id, self._covariances = config, frame_id, covariances
         self._parts = list(parts_of(submaps, poses))
         if not self._parts:
-            raise StitchError("there is no submap with a pose to stitch")
+            raise StitchError("no submap has a pose: there is nothing to stitch")
         if covariances is not None:
             check_covariances(self._parts, covariances)
         self._cache: OrderedDict[int, tuple[Array, Array]] = OrderedDict()
@@ -144,29 +152,39 @@ class Stitcher:
         first, last = np.floor(low / edge).astype(int), np.ceil(high / edge).astype(int)
         shape = (max(int(last[1] - first[1]), 1), max(int(last[0] - first[0]), 1))
         self.grid = Grid((float(first[0] * edge), float(first[1] * edge)), shape, edge)
+        # The points that stand for a submap follow the smooth surface that was fitted to it: a rough kernel would
+        # take the difference between the two for relief.
+        self.mapping = dataclasses.replace(
+            config.mapping,
+            kernel="rbf",
+            learn_noise=False,
+            resolution=edge,
+            size_x=max(config.mapping.size_x, edge),
+            size_y=max(config.mapping.size_y, edge),
+        )
         self.stamp = max(part.stamp for part in self._parts)
-        self._tile_cells = max(1, min(TILE_CELLS, int(TILE_SCALES * config.mapping.length_scale / edge)))
-        self._ground: Ground | None = None
+        self._tile_cells = max(1, min(TILE_CELLS, int(TILE_SCALES * correlation_length(self.mapping) / edge)))
+        self._ground: CoarseGround | None = None
 
     def __iter__(self) -> Iterator[GPGMap]:
         if self._ground is None:
             spacing = GROUND_SCALES * self._config.mapping.length_scale
-            self._ground = Ground((self._points(part)[0] for part in self._parts), self.grid, spacing)
-        touched = self._touched()
+            self._ground = CoarseGround((self._points(part)[0] for part in self._parts), self.grid, spacing)
+        touched = self._tiles_with_submaps()
         for row, column in sorted(touched):
             tile = self._tile(self._tile_grid(row, column), touched[row, column], self._ground)
             if tile is not None:
                 yield tile
 
-    def _touched(self) -> dict[tuple[int, int], list[Part]]:
+    def _tiles_with_submaps(self) -> dict[tuple[int, int], list[Part]]:
         """The tiles, by row and column, that submaps reach, with those submaps."""
         edge = self._tile_cells * self.grid.resolution
-        reach = MARGIN_SCALES * self._config.mapping.length_scale
-        most = (np.array(self.grid.shape[::-1]) - 1) // self._tile_cells
+        reach = influence_radius(self.mapping)
+        last = (np.array(self.grid.shape[::-1]) - 1) // self._tile_cells
         out: dict[tuple[int, int], list[Part]] = {}
         for part in self._parts:
             bounds = np.array(part.bounds).reshape(2, 2) - self.grid.origin + [[-reach], [reach]]
-            (left, bottom), (right, top) = np.clip(np.floor(bounds / edge).astype(int), 0, most)
+            (left, bottom), (right, top) = np.clip(np.floor(bounds / edge).astype(int), 0, last)
             for row in range(bottom, top + 1):
                 for column in range(left, right + 1):
                     out.setdefault((row, column), []).append(part)
@@ -181,10 +199,10 @@ class Stitcher:
         shape = (min(n, grid.shape[0] - row * n), min(n, grid.shape[1] - column * n))
         return Grid(corner, shape, grid.resolution)
 
-    def _tile(self, grid: Grid, parts: list[Part], ground: Ground) -> GPGMap | None:
+    def _tile(self, grid: Grid, parts: list[Part], ground: CoarseGround) -> GPGMap | None:
         """One tile of the submaps that reach it; None where none of their points does."""
-        mapping = self._config.mapping
-        margin = int(np.ceil(MARGIN_SCALES * mapping.length_scale / grid.resolution))
+        mapping = self.mapping
+        margin = int(np.ceil(influence_radius(mapping) / grid.resolution))
         wide = Grid(
             (grid.origin[0] - margin * grid.resolution, grid.origin[1] - margin * grid.resolution),
             (grid.shape[0] + 2 * margin, grid.shape[1] + 2 * margin),
@@ -197,9 +215,9 @@ class Stitcher:
         if not inside.any():
             return None
         xyz, variance = xyz[inside], variance[inside]
-        size = {"size_x": wide.shape[1] * wide.resolution, "size_y": wide.shape[0] * wide.resolution}
+        height, width = (cells * wide.resolution for cells in wide.shape)
         elevation_map = ElevationMap(
-            dataclasses.replace(mapping, resolution=grid.resolution, **size),
+            dataclasses.replace(mapping, size_x=width, size_y=height),
             centre=(0.5 * (x_min + x_max), 0.5 * (y_min + y_max)),
             mean=0.0,
         )
@@ -212,28 +230,28 @@ class Stitcher:
         gradient = posterior.gradient[core] + ground.gradient(at).reshape(*grid.shape, 2)
         layers = {
             "elevation": np.where(unknown, np.nan, mean),
-            "variance": np.maximum(posterior.variance[core], LEAST_VARIANCE),
+            "variance": np.maximum(posterior.variance[core], MIN_VARIANCE),
         }
         for k, axis in enumerate("xy"):
             layers[f"gradient_{axis}"] = np.where(unknown, np.nan, gradient[..., k])
             layers[f"gradient_{axis}_variance"] = np.maximum(
-                posterior.gradient_variance[core][..., k], LEAST_VARIANCE
+                posterior.gradient_variance[core][..., k], MIN_VARIANCE
             )
         if self._covariances is not None:
             layers[POSE_VARIANCE] = pose_variance(
-                grid, layers["elevation"], gradient, self._witnesses(parts), mapping.length_scale
+                grid, layers["elevation"], gradient, self._posed_submaps(parts), mapping.length_scale
             )
         layers = {name: layer.astype(np.float32) for name, layer in layers.items()}
         return GPGMap(grid, layers, self._frame_id, self.stamp, self._config)
 
-    def _witnesses(self, parts: list[Part]) -> list[Witness]:
+    def _posed_submaps(self, parts: list[Part]) -> list[PosedSubmap]:
         """The submaps with the covariances of their poses."""
         assert self._covariances is not None
         out = []
         for part in parts:
             xyz, variance = self._points(part)
             covariance = np.asarray(self._covariances[part.id], dtype=np.float64)
-            out.append(Witness(part.T_map_submap[:3, 3], covariance, xyz[:, :2], 1.0 / variance))
+            out.append(PosedSubmap(part.T_map_submap[:3, 3], covariance, xyz[:, :2], 1.0 / variance))
         return out
 
     def _points(self, part: Part) -> tuple[Array, Array]:
@@ -244,7 +262,7 @@ class Stitcher:
         points = part.load().points
         if points is None:
             raise StitchError(
-                f"submap {part.id} was written by an earlier version, without its statistics: it can't be stitched"
+                f"submap {part.id} was written by an earlier version, without its statistics: it cannot be stitched"
             )
         xyz = apply(part.T_map_submap, points.xyz.astype(np.float64))
         self._cache[part.id] = xyz, points.variance.astype(np.float64)
@@ -253,83 +271,24 @@ class Stitcher:
         return self._cache[part.id]
 
 
-class Ground:
-    """The ground at large: mean heights at the nodes of a lattice, bilinear between them.
-
-    clouds: points (N, 3) of the whole map; spacing: of the lattice
-    """
-
-    def __init__(self, clouds: Iterable[Array], grid: Grid, spacing: float) -> None:
-        x_min, y_min, x_max, y_max = grid.bounds
-        self._origin, self._spacing = np.array([x_min, y_min]) - spacing, spacing
-        shape = tuple(
-            int(np.ceil((high - low) / spacing)) + 4 for low, high in ((y_min, y_max), (x_min, x_max))
-        )
-        weights, heights = np.zeros(shape), np.zeros(shape)
-        for xyz in clouds:
-            for row, column, share in self._corners(xyz[:, :2], shape):
-                np.add.at(weights, (row, column), share)
-                np.add.at(heights, (row, column), share * xyz[:, 2])
-        self._nodes = filled(heights, weights)
-
-    def height(self, xy: Array) -> Array:
-        """(N,) at positions (N, 2)."""
-        return sum(  # type: ignore[return-value]
-            share * self._nodes[row, column] for row, column, share in self._corners(xy, self._nodes.shape)
-        )
-
-    def gradient(self, xy: Array) -> Array:
-        """(N, 2) of it."""
-        (row, column), (s, t) = self._locate(xy, self._nodes.shape)
-        z = self._nodes
-        south, north = z[row, column + 1] - z[row, column], z[row + 1, column + 1] - z[row + 1, column]
-        west, east = z[row + 1, column] - z[row, column], z[row + 1, column + 1] - z[row, column + 1]
-        return np.column_stack([(1.0 - t) * south + t * north, (1.0 - s) * west + s * east]) / self._spacing
-
-    def _locate(self, xy: Array, shape: tuple[int, ...]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        u = (xy - self._origin) / self._spacing
-        column = np.clip(np.floor(u[:, 0]).astype(int), 0, shape[1] - 2)
-        row = np.clip(np.floor(u[:, 1]).astype(int), 0, shape[0] - 2)
-        return (row, column), (u[:, 0] - column, u[:, 1] - row)
-
-    def _corners(self, xy: Array, shape: tuple[int, ...]) -> Iterator[tuple[Array, Array, Array]]:
-        (row, column), (s, t) = self._locate(xy, shape)
-        for dy, share_y in ((0, 1.0 - t), (1, t)):
-            for dx, share_x in ((0, 1.0 - s), (1, s)):
-                yield row + dy, column + dx, share_x * share_y
-
-
-def filled(heights: Array, weights: Array) -> Array:
-    """Mean heights; a node without any gets the mean of its neighbours, and so on outwards."""
-    out = np.divide(heights, weights, out=np.zeros_like(heights), where=weights > 0.0)
-    known = weights > 0.0
-    while not known.all():
-        sums, count = np.zeros_like(out), np.zeros_like(out)
-        padded, mask = np.pad(out * known, 1), np.pad(known, 1)
-        for dy, dx in ((0, 1), (2, 1), (1, 0), (1, 2)):
-            part = np.s_[dy : dy + out.shape[0], dx : dx + out.shape[1]]
-            sums, count = sums + padded[part], count + mask[part]
-        new = ~known & (count > 0)
-        out[new] = sums[new] / count[new]
-        known |= new
-    return out
-
-
 def parts_of(submaps: Iterable[Submap] | SubmapStore, poses: Mapping[int, Array]) -> Iterator[Part]:
     """The submaps that have a pose, without their points."""
     if isinstance(submaps, SubmapStore):
         for info in submaps.infos():
             if info.id in poses:
-                load = _loader(submaps, info.id)
                 yield Part(
-                    info.id, poses[info.id], moved_bounds(info.grid, poses[info.id]), info.last_stamp, load
+                    info.id,
+                    poses[info.id],
+                    transform_bounds(info.grid, poses[info.id]),
+                    info.last_stamp,
+                    partial(submaps.load, info.id),
                 )
         return
     for submap in submaps:
         if submap.id in poses:
             T = poses[submap.id]
-            bounds = moved_bounds(submap.gpgmap.grid, T)
-            yield Part(submap.id, T, bounds, submap.last_stamp, lambda submap=submap: submap)
+            bounds = transform_bounds(submap.gpgmap.grid, T)
+            yield Part(submap.id, T, bounds, submap.last_stamp, partial(_identity, submap))
 
 
 def check_covariances(parts: Iterable[Part], covariances: Mapping[int, Array]) -> None:
@@ -341,11 +300,11 @@ def check_covariances(parts: Iterable[Part], covariances: Mapping[int, Array]) -
             raise StitchError(f"the covariance of submap {part.id} must be 6 x 6 and finite")
 
 
-def _loader(store: SubmapStore, id: int) -> Callable[[], Submap]:
-    return lambda: store.load(id)
+def _identity(submap: Submap) -> Submap:
+    return submap
 
 
-def moved_bounds(grid: Grid, T: Array) -> tuple[float, float, float, float]:
+def transform_bounds(grid: Grid, T: Array) -> tuple[float, float, float, float]:
     """x_min, y_min, x_max, y_max of a grid under a pose."""
     x_min, y_min, x_max, y_max = grid.bounds
     corners = np.array([[x, y, 0.0] for x in (x_min, x_max) for y in (y_min, y_max)])
@@ -353,7 +312,7 @@ def moved_bounds(grid: Grid, T: Array) -> tuple[float, float, float, float]:
     return (*map(float, xy.min(axis=0)), *map(float, xy.max(axis=0)))  # type: ignore[return-value]
 
 
-def cells_between(outer: Grid, inner: Grid) -> tuple[int, int]:
+def cell_offset(outer: Grid, inner: Grid) -> tuple[int, int]:
     """Row and column of the inner grid's first cell in the outer one."""
     off = np.round((np.array(inner.origin) - outer.origin) / outer.resolution).astype(int)
     return int(off[1]), int(off[0])

@@ -13,25 +13,25 @@ from numpy.typing import NDArray
 
 from gp_core.grid import Grid
 from gpgmap_ros.config import Config, settings
-from gpgmap_ros.mapping.archive import ArchiveError, read_archive, read_values, shortened, write_archive
 from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import BASE
 from gpgmap_ros.mapping.plausible import (
     FARTHEST,
     LATEST,
-    checked_number,
-    checked_pose,
-    checked_poses,
-    checked_stamp,
+    check_number,
+    check_pose,
+    check_poses,
+    check_stamp,
 )
 from gpgmap_ros.mapping.pseudo_points import PseudoPoints
 from gpgmap_ros.mapping.submaps import Submap, Track
+from gpgmap_ros.storage.archive import ArchiveError, read_archive, read_values, shorten, write_archive
 
 KIND = "submap"
 FORMAT = 2
 """Of a submap's file. 1 had no statistics and no track: such a submap can be compared, but not stitched."""
-MOST_ID = 10**9
-MOST_CELLS = 10**8
+MAX_ID = 10**9
+MAX_CELLS = 10**8
 """Of a submap: four hundred megabytes for each layer."""
 
 
@@ -185,7 +185,7 @@ def contents_from(
     if track.stamps.ndim != 1 or track.poses.shape != (len(track.stamps), 4, 4):
         raise ArchiveError(f"{path}: its track has {track.stamps.shape} stamps and {track.poses.shape} poses")
     try:
-        checked_poses(track.poses, "a pose of its track")
+        check_poses(track.poses, "a pose of its track")
     except ValueError as error:
         raise ArchiveError(f"{path}: {error}") from error
     stamps = track.stamps
@@ -234,18 +234,18 @@ def info_from(path: Path, values: dict[str, Any]) -> SubmapInfo:
     try:
         if int(values.get("format", 1)) > FORMAT:
             raise ArchiveError(
-                f"{path}: a submap in format {shortened(values['format'])}, this program reads up to {FORMAT}"
+                f"{path}: a submap in format {shorten(values['format'])}, this program reads up to {FORMAT}"
             )
-        first, last = (checked_stamp(values[name], f"its {name}") for name in ("first_stamp", "last_stamp"))
+        first, last = (check_stamp(values[name], f"its {name}") for name in ("first_stamp", "last_stamp"))
         if first > last:
             raise ValueError("its first stamp comes after its last")
         return SubmapInfo(
-            int(checked_number(values["id"], "its number", 0.0, MOST_ID)),
-            checked_stamp(values["session"], "its session"),
-            checked_pose(np.array(values["T_map_submap"], dtype=np.float64), "its anchor"),
+            int(check_number(values["id"], "its number", 0.0, MAX_ID)),
+            check_stamp(values["session"], "its session"),
+            check_pose(np.array(values["T_map_submap"], dtype=np.float64), "its anchor"),
             first,
             last,
-            checked_number(values["distance"], "its distance", 0.0),
+            check_number(values["distance"], "its distance", 0.0),
             str(values["ended_by"]),
             grid_from(values["grid"]),
             path,
@@ -253,13 +253,13 @@ def info_from(path: Path, values: dict[str, Any]) -> SubmapInfo:
     except ArchiveError:
         raise
     except Exception as error:  # whatever strange content may cause
-        reason = shortened(error) or type(error).__name__
+        reason = shorten(error) or type(error).__name__
         raise ArchiveError(f"{path}: its header is incomplete: {reason}") from error
 
 
 def grid_from(values: Mapping[str, Any]) -> Grid:
-    origin = tuple(checked_number(value, "its origin") for value in values["origin"])
-    rows, columns = (int(checked_number(value, "its number of cells", 1.0)) for value in values["shape"])
-    if rows * columns > MOST_CELLS:
+    x, y = (check_number(value, "its origin") for value in values["origin"])
+    rows, columns = (int(check_number(value, "its number of cells", 1.0)) for value in values["shape"])
+    if rows * columns > MAX_CELLS:
         raise ValueError(f"it has {rows} x {columns} cells")
-    return Grid(origin, (rows, columns), checked_number(values["resolution"], "its resolution", 1e-4, 1e4))
+    return Grid((x, y), (rows, columns), check_number(values["resolution"], "its resolution", 1e-4, 1e4))

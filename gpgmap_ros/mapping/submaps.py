@@ -1,4 +1,4 @@
-"""Submaps: pieces of the way, each mapped in a frame of its own, so that a corrected pose moves the whole piece.
+"""Submaps: parts of the trajectory, each mapped in a frame of its own, so that a corrected pose moves the whole piece.
 
 A submap's frame has its origin where the robot was when it began, its x axis along the robot's heading then, and its z
 axis along gravity: roll and pitch are zero, because heights are only heights in a gravity-aligned frame.
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gp_core.grid import Grid
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config, MappingConfig
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping.cells import flat_cells
@@ -20,9 +21,6 @@ from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import BASE
 from gpgmap_ros.mapping.pseudo_points import PseudoPoints
-
-Array = NDArray[np.float64]
-
 
 TRACK_STEP, TRACK_TURN = 0.2, 0.1
 """Metres and radians: the robot's pose is recorded when it has moved or turned so far since it was last."""
@@ -45,7 +43,7 @@ class Submap:
     T_map_submap: (4, 4) anchor of the submap's frame in the map's frame when it was made
     gpgmap: the terrain in the submap's frame, no larger than what is known of it
     first_stamp, last_stamp: of its clouds, nanoseconds
-    distance: way driven in it, metres; ended_by: distance, angle, area, extent, or what the caller said
+    distance: travelled in it, metres; ended_by: distance, angle, area, extent, or what the caller said
     track: the robot's poses while it was made
     points: what stands for its statistics when it is stitched with others; None where that was not kept
     """
@@ -66,11 +64,15 @@ def submap_mapping(config: Config) -> MappingConfig:
     """How a submap is mapped: as the map around the robot, but larger, coarser and smoother.
 
     To recognise a place takes ground of many length scales, seen without gaps between the points; what the map around
-    the robot shows beyond that is of no use to it. A map that is coarser itself has submaps like it.
+    the robot shows beyond that is of no use to it. A map that is coarser itself has submaps like it. The kernel is
+    the smooth one and the noise is the stated one, whatever the map's: the evidence for a loop closure was measured on
+    submaps made with them.
     """
     submap, mapping = config.submap, config.mapping
     return dataclasses.replace(
         mapping,
+        kernel="rbf",
+        learn_noise=False,
         size_x=submap.size,
         size_y=submap.size,
         resolution=max(submap.resolution, mapping.resolution),
@@ -85,7 +87,7 @@ class SubmapBuilder:
     """
 
     def __init__(self, config: Config, T_map_robot: Array, stamp: int, session: int) -> None:
-        self.T_map_submap = gravity_aligned(T_map_robot)
+        self.T_map_submap = align_with_gravity(T_map_robot)
         self.config = config
         self._map = ElevationMap(submap_mapping(config), centre=(0.0, 0.0))
         self._seen = np.zeros(self._map.grid.shape, dtype=bool)
@@ -132,9 +134,9 @@ class SubmapBuilder:
         off = np.abs(self._position[:2] - self.T_map_submap[:2, 3]).max()
         return "extent" if off > limits.size / 2.0 else None  # the robot leaves what the submap can hold
 
-    def finished(self, id: int, ended_by: str) -> Submap | None:
+    def finish(self, id: int, ended_by: str) -> Submap | None:
         """The submap as it is now; None where nothing is known."""
-        gpgmap = cropped(self._map.gpgmap(f"submap_{id}", self._last_stamp, self.config))
+        gpgmap = crop_to_known(self._map.gpgmap(f"submap_{id}", self._last_stamp, self.config))
         if gpgmap is None:
             return None
         return Submap(
@@ -174,7 +176,7 @@ def yaw_of(T: Array) -> float:
     return float(np.arctan2(-R[0, 1], R[1, 1]))
 
 
-def gravity_aligned(T_map_robot: Array) -> Array:
+def align_with_gravity(T_map_robot: Array) -> Array:
     """x, y, z and yaw of a pose; roll and pitch zero."""
     T = np.eye(4)
     c, s = np.cos(yaw_of(T_map_robot)), np.sin(yaw_of(T_map_robot))
@@ -183,7 +185,7 @@ def gravity_aligned(T_map_robot: Array) -> Array:
     return T
 
 
-def cropped(gpgmap: GPGMap) -> GPGMap | None:
+def crop_to_known(gpgmap: GPGMap) -> GPGMap | None:
     """The smallest rectangle with all known cells in it; None where there are none."""
     rows, columns = (np.flatnonzero(gpgmap.known.any(axis=axis)) for axis in (1, 0))
     if not len(rows):

@@ -9,49 +9,38 @@ order in which they came, so that the sums are the same to the last bit, however
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gp_core.grid.axes import Axis
-from gp_core.grid.statistics import COUNT, Statistics
+from gp_core.arrays import Array
+from gp_core.grid import Lattice, Workers
+from gp_core.grid.tiled_statistics import TILE_BLOCKS, TILE_BYTES, TileKey, TileStatistics
 
-Array = NDArray[np.float64]
-Key = tuple[int, int]
-
-TILE_BLOCKS = 64
-"""Blocks along a tile: 2.9 MB of statistics, which stay in the processor's cache while points are added."""
-BLOCK_BYTES = 8 * 88
-TILE_BYTES = TILE_BLOCKS**2 * BLOCK_BYTES
 POINT_BYTES = 3 * 8
-LEAST_TILES = 4
+MIN_TILES = 4
 """Tiles that are always in memory: around a corner."""
 
 
 class TileStore:
-    """spacing: of the blocks along x and y; folder: for what leaves the memory, made when it is needed
-    take: adds points, xy (N, 2) and z (N,), to a tile; memory: bytes for tiles
+    """Statistics of tiles, within a limit of memory.
+
+    lattice: of the tiles; variance: noise variance of every point
+    folder: for what leaves the memory, made when it is needed; memory: bytes for tiles
     """
 
-    def __init__(
-        self,
-        spacing: tuple[float, float],
-        folder: Path,
-        take: Callable[[Statistics, Array, Array], None],
-        memory: int,
-    ) -> None:
-        self._spacing, self._folder, self._take = spacing, folder, take
-        self._tiles: OrderedDict[Key, Statistics] = OrderedDict()
-        self._stored: set[Key] = set()
-        self._changed: set[Key] = set()
-        self._waiting: dict[Key, list[int]] = {}  # points of each batch in the file of a tile
+    def __init__(self, lattice: Lattice, variance: float, folder: Path, memory: int) -> None:
+        self._lattice, self._variance, self._folder = lattice, np.array([variance]), folder
+        self._workers = Workers(None)
+        self._tiles: OrderedDict[TileKey, TileStatistics] = OrderedDict()
+        self._stored: set[TileKey] = set()
+        self._changed: set[TileKey] = set()
+        self._waiting: dict[TileKey, list[int]] = {}  # points of each batch in the file of a tile
         self.limit_memory(memory)
 
     @property
     def bytes_stored(self) -> int:
-        """Of what is on disk at most."""
+        """Upper bound on what is on disk."""
         points = sum(sum(batches) for batches in self._waiting.values())
         return len(self._stored) * TILE_BYTES + points * POINT_BYTES
 
@@ -60,34 +49,34 @@ class TileStore:
         return len(self._tiles) * TILE_BYTES
 
     def limit_memory(self, memory: int) -> None:
-        """Keep tiles of at most so many bytes in memory, and four at least; the others go to the disk."""
-        self._most = max(LEAST_TILES, memory // TILE_BYTES)
-        while len(self._tiles) > self._most:
+        """Keep at most so many bytes of tiles, but at least four tiles, in memory, and the others on disk."""
+        self._max_tiles = max(MIN_TILES, memory // TILE_BYTES)
+        while len(self._tiles) > self._max_tiles:
             self._store_oldest()
 
-    def add(self, key: Key, xy: Array, z: Array) -> None:
+    def add(self, key: TileKey, xy: Array, z: Array) -> None:
         """Add points that lie in a tile."""
-        if key not in self._tiles and len(self._tiles) >= self._most:
+        if key not in self._tiles and len(self._tiles) >= self._max_tiles:
             waiting = sum(self._waiting.get(key, ()))
             if (waiting + len(z)) * POINT_BYTES <= TILE_BYTES:
-                self._keep(key, xy, z)
+                self._append_points(key, xy, z)
                 return
-        self._take(self.tile(key), xy, z)
+        self.tile(key).add(xy, z, self._variance, self._workers)
         self._changed.add(key)
 
-    def tile(self, key: Key) -> Statistics:
-        """From memory, from the disk, or new, with all its points; the one not used for longest makes room."""
+    def tile(self, key: TileKey) -> TileStatistics:
+        """A tile with all its points: from memory, from disk, or new. The least recently used one leaves the memory."""
         if key in self._tiles:
             self._tiles.move_to_end(key)
             return self._tiles[key]
-        while len(self._tiles) >= self._most:
+        while len(self._tiles) >= self._max_tiles:
             self._store_oldest()
-        s = self._tiles[key] = self._loaded(key)
-        self._add_waiting(key, s)
-        return s
+        tile = self._tiles[key] = self._load(key)
+        self._add_waiting(key, tile)
+        return tile
 
-    def forget(self, key: Key) -> None:
-        """Leave out a tile and its points."""
+    def forget(self, key: TileKey) -> None:
+        """Drop a tile and its points."""
         self._tiles.pop(key, None)
         self._waiting.pop(key, None)
         self._stored.discard(key)
@@ -97,10 +86,10 @@ class TileStore:
         """Free the memory."""
         self._tiles.clear()
 
-    def _path(self, key: Key, kind: str) -> Path:
+    def _path(self, key: TileKey, kind: str) -> Path:
         return self._folder / f"{kind}_{key[0]}_{key[1]}"
 
-    def _keep(self, key: Key, xy: Array, z: Array) -> None:
+    def _append_points(self, key: TileKey, xy: Array, z: Array) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         batches = self._waiting.setdefault(key, [])
         with self._path(key, "points").open("ab" if batches else "wb") as file:
@@ -108,7 +97,7 @@ class TileStore:
             file.write(np.ascontiguousarray(z).data)
         batches.append(len(z))
 
-    def _add_waiting(self, key: Key, s: Statistics) -> None:
+    def _add_waiting(self, key: TileKey, tile: TileStatistics) -> None:
         batches = self._waiting.pop(key, None)
         if batches is None:
             return
@@ -118,39 +107,35 @@ class TileStore:
                 xy, z = np.empty((count, 2)), np.empty(count)
                 file.readinto(xy.data)
                 file.readinto(z.data)
-                self._take(s, xy, z)
+                tile.add(xy, z, self._variance, self._workers)
         path.unlink()
         self._changed.add(key)
 
     def _store_oldest(self) -> None:
-        """Only the blocks with points: a tile at the edge of a survey is mostly empty."""
-        key, s = self._tiles.popitem(last=False)
+        """Write the least recently used tile to disk: only its blocks with points, few at the edge of a survey."""
+        key, tile = self._tiles.popitem(last=False)
         if key not in self._changed:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        occupied = s.totals[..., COUNT] > 0.0
+        occupied = tile.occupied
         with self._path(key, "tile").open("wb") as file:
             file.write(occupied.data)
-            for array in s.arrays:
+            for array in tile.arrays:
                 file.write((array if occupied.all() else array[occupied]).data)
         self._stored.add(key)
         self._changed.discard(key)
 
-    def _loaded(self, key: Key) -> Statistics:
-        s = Statistics(
-            Axis(self._spacing[0], key[1] * TILE_BLOCKS, TILE_BLOCKS),
-            Axis(self._spacing[1], key[0] * TILE_BLOCKS, TILE_BLOCKS),
-            0.0,
-        )
+    def _load(self, key: TileKey) -> TileStatistics:
+        tile = TileStatistics(self._lattice, key)
         if key in self._stored:
             with self._path(key, "tile").open("rb") as file:
                 occupied = np.empty((TILE_BLOCKS, TILE_BLOCKS), dtype=bool)
                 file.readinto(occupied.data)
-                for array in s.arrays:
+                for array in tile.arrays:
                     if occupied.all():
                         file.readinto(array.data)
                         continue
                     part = np.empty((int(occupied.sum()), *array.shape[2:]))
                     file.readinto(part.data)
                     array[occupied] = part
-        return s
+        return tile

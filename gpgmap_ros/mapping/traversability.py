@@ -12,16 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import TraversabilityConfig
-
-Array = NDArray[np.float64]
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 REACH = 6.0  # standard deviations that hold all but 2e-9 of a Gaussian
-SMALLEST_STD = 1e-6  # m/m or m; keeps what is said to be exact from dividing by zero
+MIN_STD = 1e-6  # m/m or m; keeps what is said to be exact from dividing by zero
 
 
 def probability_gentle(
@@ -36,7 +34,7 @@ def probability_gentle(
     """
     mean = np.stack(np.broadcast_arrays(gradient_x, gradient_y)).astype(np.float64)
     std = np.sqrt(np.stack(np.broadcast_arrays(variance_x, variance_y)).astype(np.float64))
-    std = np.maximum(std, SMALLEST_STD)
+    std = np.maximum(std, MIN_STD)
     out = np.full(mean.shape[1:], np.nan)
     valid = np.isfinite(mean).all(axis=0) & np.isfinite(std).all(axis=0)
     # most of a well-known map is beyond doubt: |g| is not within five standard deviations of the limit
@@ -69,25 +67,26 @@ def _smoothness(mean: Array, std: Array, limit: float) -> Array:
     """
     u, v = limit * mean / np.maximum(np.hypot(*mean), 1e-12)
     by_slope = std[1] * np.maximum(v, std[1]) / np.maximum(u, 1e-12)
-    return np.minimum(by_slope, np.sqrt(2.0 * limit * std[1])) / std[0]
+    out: Array = np.minimum(by_slope, np.sqrt(2.0 * limit * std[1])) / std[0]
+    return out
 
 
 def probability_low_step(
     elevation: Array, variance: Array, resolution: float, config: TraversabilityConfig
 ) -> Array:
-    """P(step <= max_step) at every cell: the least of the four directions through it.
+    """P(step <= max_step) at every cell: the lowest of the four directions through it.
 
     A step is the difference of the heights half a `step_distance` to either side. Its variance is the sum of the two:
     heights close by err together, so this is an upper bound. Directions with an unknown end are left out; a cell with
     none is NaN only if it is unknown itself.
     """
-    least = np.where(np.isfinite(elevation), 1.0, np.nan)
+    lowest = np.where(np.isfinite(elevation), 1.0, np.nan)
     for ahead, behind, middle in opposite_ends(elevation.shape, resolution, config.step_distance):
         rise = elevation[ahead].astype(np.float64) - elevation[behind]
-        std = np.sqrt(np.maximum(variance[ahead].astype(np.float64) + variance[behind], SMALLEST_STD**2))
+        std = np.sqrt(np.maximum(variance[ahead].astype(np.float64) + variance[behind], MIN_STD**2))
         low = ndtr((config.max_step - rise) / std) - ndtr((-config.max_step - rise) / std)
-        least[middle] = np.where(np.isnan(low), least[middle], np.minimum(least[middle], low))
-    return least
+        lowest[middle] = np.where(np.isnan(low), lowest[middle], np.minimum(lowest[middle], low))
+    return lowest
 
 
 Window = tuple[slice, slice]

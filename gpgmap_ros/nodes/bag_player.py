@@ -22,7 +22,7 @@ from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from gpgmap_ros.io.bags import BagError, RawMessage, read_raw
-from gpgmap_ros.transform_buffer import NANOSECONDS
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 # Transforms that never change are for late joiners too.
 LATCHED = ("/tf_static",)

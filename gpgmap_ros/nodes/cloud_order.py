@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from gpgmap_ros.transform_buffer import NANOSECONDS
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 BEHIND = 2 * NANOSECONDS
 """Clouds of several sensors may overtake each other by this much."""

@@ -32,7 +32,7 @@ class GuardedNode(LifecycleNode):
 
     failed_callbacks = 0
 
-    def guarded(
+    def guard(
         self, callback: Callback, name: str, answer: Callable[[tuple[Any, ...], str], Any] = lambda *_: None
     ) -> Callback:
         """`callback`, which returns `answer(arguments, reason)` where it fails. name: for the log."""
@@ -80,14 +80,14 @@ class GuardedNode(LifecycleNode):
     def create_service(
         self, srv_type: Any, srv_name: str, callback: Callback, *args: Any, **kwargs: Any
     ) -> Service:
-        callback = self.guarded(callback, srv_name, _failed_response)
+        callback = self.guard(callback, srv_name, _failed_response)
         return super().create_service(srv_type, srv_name, callback, *args, **kwargs)
 
     def create_subscription(
         self, msg_type: Any, topic: str, callback: Callback, *args: Any, **kwargs: Any
     ) -> Subscription:
         self._guard_events(kwargs.get("event_callbacks"), topic)
-        callback = self.guarded(callback, topic)
+        callback = self.guard(callback, topic)
         return super().create_subscription(msg_type, topic, callback, *args, **kwargs)
 
     def create_publisher(self, msg_type: Any, topic: str, *args: Any, **kwargs: Any) -> Publisher:
@@ -96,15 +96,15 @@ class GuardedNode(LifecycleNode):
 
     def create_timer(self, timer_period_sec: float, callback: Callback, *args: Any, **kwargs: Any) -> Timer:
         name = getattr(callback, "__name__", "a timer")
-        return super().create_timer(timer_period_sec, self.guarded(callback, name), *args, **kwargs)
+        return super().create_timer(timer_period_sec, self.guard(callback, name), *args, **kwargs)
 
     def add_on_set_parameters_callback(self, callback: Callback) -> None:
-        super().add_on_set_parameters_callback(self.guarded(callback, "set_parameters", _refusal))
+        super().add_on_set_parameters_callback(self.guard(callback, "set_parameters", _refusal))
 
     def _guard_events(self, events: Any, topic: str) -> None:
         for name in EVENTS:
             if callable(callback := getattr(events, name, None)):
-                setattr(events, name, self.guarded(callback, f"{name} of {topic}"))
+                setattr(events, name, self.guard(callback, f"{name} of {topic}"))
 
 
 def _failed_response(arguments: tuple[Any, ...], reason: str) -> Any:

@@ -10,13 +10,12 @@ from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import qos_policy_name_from_kind
 
-from gpgmap_ros.nodes.tally import Tally
+from gpgmap_ros.sensing.pose_filter import PROBLEM_PERIOD
+from gpgmap_ros.slam.metrics import DROPPED, Metrics
 
 WARN_EVERY = 5.0  # seconds between two warnings of one kind
 SILENT_AFTER = 5.0  # seconds without a cloud, by the node's clock: a paused bag is not a silent sensor
 UNUSED_AFTER = 5.0  # seconds in which clouds were dropped and none was used
-DROPPED = "clouds dropped: "  # how the tally's names of drops begin; the reason follows
-HELD_NAMED = 30.0  # seconds for which a pose that was held back, or a transform that was refused, is named
 CLOUD_TYPE = "sensor_msgs/msg/PointCloud2"
 
 
@@ -24,34 +23,14 @@ class Warnings:
     """Says each kind of thing at once, and then at most every few seconds (rclpy throttles by line of code only)."""
 
     def __init__(self, node: Node) -> None:
-        self._logger, self._last = node.get_logger(), {}  # type: ignore[var-annotated]
+        self._logger = node.get_logger()
+        self._last: dict[str, float] = {}
 
     def warn(self, kind: str, text: str) -> None:
         now = time.monotonic()
         if now - self._last.get(kind, float("-inf")) >= WARN_EVERY:
             self._last[kind] = now
             self._logger.warning(text)
-
-
-class HeldPoses:
-    """Poses of one input that were held back because of their stamps; `problems` names the latest for a while."""
-
-    def __init__(self) -> None:
-        self.count, self._topic, self._text, self._last = 0, "", "", float("-inf")
-
-    def add(self, topic: str, series: str, why: str, admitted: bool) -> None:
-        """topic, series, why: where the pose came from, whose it is, how it is stamped; admitted: used after all."""
-        self.count += 1
-        self._topic, self._last = topic, time.monotonic()
-        then = "; as several in a row agree, they are used now" if admitted else ""
-        self._text = f"on '{topic}', {series} stamped {why}{then}"
-
-    def problems(self) -> dict[str, str]:
-        """Kind of problem -> what it is and what to do."""
-        if time.monotonic() - self._last > HELD_NAMED:
-            return {}
-        text = f"poses quarantined: {self.count}, the latest {self._text}: check the clock of its publisher"
-        return {f"quarantined {self._topic}": text}
 
 
 class RefusedLoops:
@@ -66,7 +45,7 @@ class RefusedLoops:
 
     def problems(self) -> dict[str, str]:
         """Kind of problem -> what it is and what to do."""
-        if time.monotonic() - self._last > HELD_NAMED:
+        if time.monotonic() - self._last > PROBLEM_PERIOD:
             return {}
         text = (
             f"transforms refused: {self.count}, the latest {self._text}: let only one node publish each frame"
@@ -77,12 +56,12 @@ class RefusedLoops:
 class UseWatch:
     """Watches whether clouds that come in are used; `problems` says so if for a while none was."""
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally, self._before, self._since = tally, tally.counts(), time.monotonic()
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics, self._before, self._since = metrics, metrics.counts(), time.monotonic()
 
     def problems(self) -> dict[str, str]:
         """Kind of problem -> what it is and what to do."""
-        counts = self._tally.counts()
+        counts = self._metrics.counts()
         dropped = {
             name.removeprefix(DROPPED): count - self._before[name]
             for name, count in counts.items()

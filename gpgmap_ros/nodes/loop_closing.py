@@ -1,4 +1,4 @@
-"""Loop closures in the node: finished submaps go to the process that closes loops, its answers become messages.
+"""Loop closures in the node: the answers of the process that closes loops become messages.
 
 Topics below the node's name: `loop_closure` (nav_msgs/Odometry), `closure_markers` (visualization_msgs/MarkerArray),
 `path` (nav_msgs/Path), `global_map` (grid_map_msgs/GridMap, made while somebody listens), and /tf if asked for.
@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable
 
 import numpy as np
-from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticStatus
 from grid_map_msgs.msg import GridMap
 from nav_msgs.msg import Odometry
 from nav_msgs.msg import Path as PathMessage
@@ -27,10 +26,21 @@ from std_srvs.srv import Trigger
 from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import MarkerArray
 
-from gpgmap_ros.closure.backlog import Backlog
-from gpgmap_ros.closure.process import ClosureProcess
-from gpgmap_ros.closure.requests import (
-    Add,
+from gpgmap_ros.closure.loop_closer import list_pairs
+from gpgmap_ros.config import Config
+from gpgmap_ros.mapping.layers import global_map_layers
+from gpgmap_ros.mapping.submaps import Submap
+from gpgmap_ros.nodes.closure_status import ClosureStatus
+from gpgmap_ros.nodes.health import Warnings
+from gpgmap_ros.nodes.messages import (
+    closure_markers,
+    closure_message,
+    grid_map_message,
+    path_message,
+    transform_message,
+)
+from gpgmap_ros.nodes.outputs import MAP_QOS, POSES_QOS
+from gpgmap_ros.slam.closure_messages import (
     Answer,
     GlobalMap,
     MakeGlobalMap,
@@ -40,30 +50,9 @@ from gpgmap_ros.closure.requests import (
     Restored,
     Update,
 )
-from gpgmap_ros.closure.session import listed
-from gpgmap_ros.config import Config
-from gpgmap_ros.mapping import SubmapStore
-from gpgmap_ros.mapping.layers import POSE_VARIANCE
-from gpgmap_ros.mapping.submaps import Submap
-from gpgmap_ros.nodes.health import Warnings, resident_megabytes
-from gpgmap_ros.nodes.messages import (
-    closure_markers,
-    closure_message,
-    grid_map_message,
-    path_message,
-    transform_message,
-)
-from gpgmap_ros.nodes.outputs import MAP_QOS, POSES_QOS
-from gpgmap_ros.nodes.tally import Tally
+from gpgmap_ros.slam.closure_process import ClosureProcess
+from gpgmap_ros.slam.metrics import Metrics
 
-GLOBAL_MAP_LAYERS = (
-    "elevation",
-    "variance",
-    "gradient_x",
-    "gradient_y",
-    "gradient_magnitude",
-    "traversability",
-)
 TF_PERIOD = 0.1  # seconds between two transforms
 TF_AHEAD = 0.2  # seconds that a transform is stamped ahead, so that it is there for clouds of this moment
 ANSWER_WITHIN = 0.3  # seconds that reject_closure waits for the process: clouds wait for no longer than that
@@ -73,28 +62,24 @@ MARKER_SHARE = 0.04  # size of a dot over that of a submap
 class LoopClosing:
     """From configure to cleanup.
 
-    config: of the node; store: where submaps are kept, None if nowhere; reject: what closure.reject says now
+    config: of the node; process: the loop closures; reject: what the parameter closure.reject is now
     """
 
     def __init__(
         self,
         node: Node,
         config: Config,
-        store: SubmapStore | None,
+        process: ClosureProcess,
         reject: Callable[[], str],
-        tally: Tally,
+        metrics: Metrics,
         warnings: Warnings,
     ) -> None:
         self._node, self._config, self._reject_name = node, config, reject
-        self._tally, self._warnings = tally, warnings
-        self._store = store
-        folder, next_id = (store.folder.parent, store.next_id) if store is not None else (None, 0)
-        self._process = ClosureProcess(config, folder, self._receive, next_id)
+        self._metrics, self._warnings, self._process = metrics, warnings, process
         self._T_map_odom = np.eye(4)
         self._stamps: dict[int, int] = {}
         self._update: Update | None = None
-        self._restored: Restored | None = None
-        self._backlog = Backlog()
+        self._status = ClosureStatus(process)
         self._answers: dict[int, Rejected] = {}
         self._answered = threading.Condition()
         self._tokens = 0
@@ -118,16 +103,14 @@ class LoopClosing:
             clock = Clock(clock_type=ClockType.STEADY_TIME)
             self._timer = node.create_timer(TF_PERIOD, self._send_transform, clock=clock)
 
-    def start(self) -> None:
-        """Begin to read what earlier runs left in the folder, and say so."""
-        count = 0 if self._store is None else len(self._store)
+    def start(self, count: int) -> None:
+        """Begin to read what earlier runs left in the folder: so many submaps."""
         self._node.get_logger().info(f"{count} submaps of earlier runs are in the map folder: reading them")
         self._process.start()
 
-    def add(self, submap: Submap, stored: bool) -> None:
-        """A submap was finished; whether it is in the folder. Never waits."""
+    def expect(self, submap: Submap) -> None:
+        """A submap is finished and will be compared: messages about it carry its stamp."""
         self._stamps[submap.id] = submap.last_stamp
-        self._process.ask(Add(submap.id, None if stored and self._store is not None else submap))
 
     def stop(self) -> None:
         """End the process; what it did not get to is done in the next run, from the folder."""
@@ -145,7 +128,8 @@ class LoopClosing:
 
     # ------------------------------------------------ in the thread that hears the process
 
-    def _receive(self, answer: Answer) -> None:
+    def receive(self, answer: Answer) -> None:
+        """Publish what an answer says."""
         with self._publishing:  # nothing is published once the publishers may be gone
             if not self._ended:
                 self._handle(answer)
@@ -163,18 +147,18 @@ class LoopClosing:
                 self._answered.notify_all()
         elif isinstance(answer, Problem):
             self._stitching = False
-            self._tally.count("problems of the loop closures")
+            self._metrics.count("problems of the loop closures")
             self._warnings.warn("closures", f"loop closures: {answer.text}")
 
     def _on_restored(self, found: Restored) -> None:
-        self._restored = found
+        self._status.restored = found
         text = f"found {found.submaps} submaps of {found.drives} earlier drives and {found.closures} closures"
         if found.waiting:
             text += f"; {found.waiting} submaps have not been compared yet: that is done now"
         self._node.get_logger().info(text)
 
     def _on_update(self, update: Update) -> None:
-        self._update = update
+        self._update = self._status.update = update
         if update.earlier:  # this drive has an odometry of its own: nothing corrects that yet
             accepted = int(update.accepted.sum())
             self._node.get_logger().info(
@@ -182,14 +166,13 @@ class LoopClosing:
             )
         else:
             self._T_map_odom = update.T_map_odom
-            self._tally.took("comparing a submap", update.seconds)
         for closure in update.compared:
             if not closure.accepted:
-                self._tally.count("closures refused")
+                self._metrics.count("closures refused")
                 text = f"submap {closure.b} with {closure.a}: {closure.reason}"
                 self._node.get_logger().debug(f"no closure: {text}")
         for closure in update.news:
-            self._tally.count("closures accepted")
+            self._metrics.count("closures accepted")
             text = f"submap {closure.b} with {closure.a}: {closure.reason}"
             self._node.get_logger().info(f"loop closed: {text}")
             self._closure.publish(closure_message(closure, self._stamps.get(closure.b, 0)))
@@ -208,12 +191,12 @@ class LoopClosing:
 
     def _on_global_map(self, answer: GlobalMap) -> None:
         self._stitching = False
-        self._tally.took("stitching the global map", answer.seconds)
+        self._metrics.add_duration("stitching the global map", answer.seconds)
         if answer.gpgmap is None:
             self._warnings.warn("global map", f"no global map: {answer.problem}")
         else:
-            extra = [POSE_VARIANCE] if POSE_VARIANCE in answer.gpgmap.layers else []
-            self._global_map.publish(grid_map_message(answer.gpgmap, (*GLOBAL_MAP_LAYERS, *extra)))
+            layers = global_map_layers(answer.gpgmap.layers)
+            self._global_map.publish(grid_map_message(answer.gpgmap, layers))
         if self._outdated:
             self._want_global_map()
 
@@ -251,7 +234,7 @@ class LoopClosing:
         there = self._closures_there()
         if (a, b) not in there:
             response.success = False
-            response.message = f"there is no closure between submaps {a} and {b}; {listed(there)}"
+            response.message = f"there is no closure between submaps {a} and {b}; {list_pairs(there)}"
             return response
         self._tokens += 1
         token = self._tokens
@@ -274,48 +257,5 @@ class LoopClosing:
         return [(min(pair), max(pair)) for pair in pairs]
 
     def diagnostics(self, name: str) -> DiagnosticStatus:
-        """What became of closures so far."""
-        update = self._update
-        backlog = self._process.backlog
-        values = {
-            "requests waiting": str(self._process.waiting),
-            "submaps waiting to be compared": str(backlog),
-        }
-        if self._process.pid is not None:
-            values["resident memory of the process (MB)"] = f"{resident_megabytes(self._process.pid):.0f}"
-        message = "no submap has been compared yet"
-        level = DiagnosticStatus.OK
-        if update is not None:
-            T = update.T_map_odom
-            yaw = float(np.degrees(np.arctan2(T[1, 0], T[0, 0])))
-            accepted = int(update.accepted.sum())
-            values |= {
-                "submaps in the graph": str(len(update.ids)),
-                "submaps that show no place": str(update.skipped),
-                "comparisons": str(update.count),
-                "closures in the graph": str(accepted),
-                "closures overruled or rejected": str(len(update.accepted) - accepted),
-                "correction map <- odom (m)": f"{np.linalg.norm(T[:3, 3]):.3f}",
-                "correction map <- odom (deg)": f"{yaw:.2f}",
-            }
-            message = f"{accepted} closures over {len(update.ids)} submaps"
-            if update.earlier:
-                message += " of earlier drives"
-            elif not update.located:
-                message += "; not found in the earlier map yet"
-        elif self._restored is not None and backlog:
-            message = (
-                f"{backlog} of {self._restored.submaps} submaps of earlier drives are still to be compared"
-            )
-        problems = [
-            update.problem if update is not None else "",
-            self._backlog.problem(backlog, time.monotonic()),
-        ]
-        if any(problems):
-            message, level = "; ".join(filter(None, problems)), DiagnosticStatus.WARN
-        return DiagnosticStatus(
-            level=level,
-            name=f"{name}: loop closure",
-            message=message,
-            values=[KeyValue(key=key, value=value) for key, value in values.items()],
-        )
+        """What became of closures so far. name: of the node"""
+        return self._status.diagnostics(name)

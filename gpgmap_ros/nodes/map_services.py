@@ -12,12 +12,11 @@ from rclpy.node import Node
 from rclpy.task import Future
 from std_srvs.srv import Trigger
 
-from gpgmap_ros.mapping import Submap
-from gpgmap_ros.mapping.archive import ArchiveError
+from gpgmap_ros.mapping.layers import grid_map_layers
 from gpgmap_ros.mapping.map_file import load_map
 from gpgmap_ros.nodes.messages import grid_map_message, submap_frame, submap_id
-from gpgmap_ros.nodes.outputs import GRID_MAP_LAYERS
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
+from gpgmap_ros.storage.archive import ArchiveError
 
 NOT_CONFIGURED = "there is no map: configure the node first"
 LOAD_WITHIN = 20.0
@@ -30,7 +29,6 @@ class MapServices:
     pipeline: the pipeline for as long as the context lasts, or None while the node is not configured.
     map_name: the file's name now.
     loaded: called after the map was replaced.
-    ended: told what became of the submap that was being made when a map is loaded, as by `MappingPipeline.complete`
     """
 
     def __init__(
@@ -39,10 +37,9 @@ class MapServices:
         pipeline: Callable[[], AbstractContextManager[MappingPipeline | None]],
         map_name: Callable[[], str],
         loaded: Callable[[], None],
-        ended: Callable[[Submap | None, str], None],
     ) -> None:
         self._logger, self._pipeline, self._map_name = node.get_logger(), pipeline, map_name
-        self._loaded, self._ended = loaded, ended
+        self._loaded = loaded
         self._reader: threading.Thread | None = None
         node.create_service(Trigger, "~/save_map", self._save)
         # a group of its own: the other callbacks go on while the file is being read
@@ -70,7 +67,7 @@ class MapServices:
             with self._pipeline() as now:
                 if now is None or now is not pipeline:
                     raise ArchiveError(f"{path}: not loaded: the node was configured anew meanwhile")
-                self._ended(*now.go_on_with(found))
+                now.go_on_with(found)
                 self._loaded()
             return self._answer(response, True, f"loaded {path}")
         except (ArchiveError, OSError) as error:
@@ -127,7 +124,7 @@ class MapServices:
         except (ArchiveError, OSError, ValueError) as error:
             self._logger.warning(f"get_submap: {error}")
             return response
-        layers = [name for name in GRID_MAP_LAYERS if not request.layers or name in request.layers]
+        layers = [name for name in grid_map_layers() if not request.layers or name in request.layers]
         response.map = grid_map_message(submap.gpgmap, layers)
         response.map.header.frame_id = submap_frame(submap.id)
         return response

@@ -19,8 +19,7 @@ from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import Marker, MarkerArray
 
 from gpgmap_ros.closure import LoopClosure
-from gpgmap_ros.geometry import Array, quaternion_of, transform_from
-from gpgmap_ros.io.pointcloud2 import xyz_fields
+from gpgmap_ros.geometry import Array, quaternion_of
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.conversions import (
     grid_map_from_layer,
@@ -32,11 +31,8 @@ from gpgmap_ros.mapping.conversions import (
     points_from_layer,
 )
 from gpgmap_ros.mapping.submaps import Submap
-from gpgmap_ros.transform_buffer import NANOSECONDS
-
-
-def nanoseconds(stamp: Any) -> int:
-    return int(stamp.sec) * NANOSECONDS + int(stamp.nanosec)
+from gpgmap_ros.sensing.pointcloud2 import xyz_fields
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 
 def time_message(stamp: int) -> Time:
@@ -45,18 +41,6 @@ def time_message(stamp: int) -> Time:
 
 def header(gpgmap: GPGMap) -> Header:
     return Header(stamp=time_message(gpgmap.stamp), frame_id=gpgmap.frame_id)
-
-
-def transform_of(transform: Any) -> Array:
-    """geometry_msgs/Transform as a matrix; ValueError where it is none."""
-    t, q = transform.translation, transform.rotation
-    return transform_from([t.x, t.y, t.z], [q.x, q.y, q.z, q.w])
-
-
-def pose_of(pose: Any) -> Array:
-    """geometry_msgs/Pose as a matrix; ValueError where it is none."""
-    p, q = pose.position, pose.orientation
-    return transform_from([p.x, p.y, p.z], [q.x, q.y, q.z, q.w])
 
 
 def image_message(gpgmap: GPGMap, layer: str) -> Image:
@@ -211,7 +195,7 @@ def set_transform(transform: Transform, T: Array) -> None:
 
 ANCHOR, ACCEPTED, OVERRULED = (0.2, 0.5, 0.9), (0.1, 0.8, 0.2), (0.9, 0.2, 0.1)
 """Colours of a submap's frame, of a closure in the graph, and of one that something else contradicts."""
-MOST_NUMBERS = 500
+MAX_NUMBERS = 500
 """Submaps of which all are numbered: of more only every second, every third ..."""
 
 
@@ -254,7 +238,7 @@ def closure_markers(
             if int(a) in place and int(b) in place:
                 lines.points += [place[int(a)], place[int(b)]]
         markers.append(lines)
-    for id, position in list(place.items())[:: 1 + len(place) // MOST_NUMBERS]:
+    for id, position in list(place.items())[:: 1 + len(place) // MAX_NUMBERS]:
         text = marker("numbers", id, Marker.TEXT_VIEW_FACING, ANCHOR)
         text.text, text.scale.z = str(id), float(size)
         text.pose.position.x, text.pose.position.y = position.x, position.y

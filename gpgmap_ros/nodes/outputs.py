@@ -16,6 +16,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image, PointCloud2
 
 from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping.layers import grid_map_layers, image_topics
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.nodes.messages import (
     grid_map_message,
@@ -45,28 +46,26 @@ class Output:
     build: Callable[[GPGMap], Any]
 
 
-def image_output(layer: str) -> Output:
-    return Output(Image, partial(image_message, layer=layer))
+def whole_grid_map(gpgmap: GPGMap) -> GridMap:
+    """All layers for a GridMap that the map has."""
+    return grid_map_message(gpgmap, grid_map_layers(gpgmap.layers))
 
 
-GRID_MAP_LAYERS = (
-    "elevation", "variance", "upper_bound", "lower_bound", "gradient_x", "gradient_y", "gradient_magnitude", "slope",
-    "normal_x", "normal_y", "normal_z", "traversability",
-)  # fmt: skip
+def map_outputs() -> dict[str, Output]:
+    """What is published of a map, by topic: an Image for each layer whose row has a topic, and whole maps."""
+    images = {
+        topic: Output(Image, partial(image_message, layer=layer)) for topic, layer in image_topics().items()
+    }
+    return images | {
+        "map_info": Output(MapMetaData, map_info_message),
+        "grid_map": Output(GridMap, whole_grid_map),
+        "traversability": Output(OccupancyGrid, risk_message),
+        "obstacles": Output(OccupancyGrid, obstacles_message),
+        "surface": Output(PointCloud2, surface_message),
+    }
 
-OUTPUTS: Mapping[str, Output] = {
-    "elevation": image_output("elevation"),
-    "variance": image_output("variance"),
-    "gradient": image_output("gradient_magnitude"),
-    "gradient_x": image_output("gradient_x"),
-    "gradient_y": image_output("gradient_y"),
-    "gradient_visual": image_output("gradient_visual"),
-    "map_info": Output(MapMetaData, map_info_message),
-    "grid_map": Output(GridMap, partial(grid_map_message, layers=GRID_MAP_LAYERS)),
-    "traversability": Output(OccupancyGrid, risk_message),
-    "obstacles": Output(OccupancyGrid, obstacles_message),
-    "surface": Output(PointCloud2, surface_message),
-}
+
+OUTPUTS: Mapping[str, Output] = map_outputs()
 
 
 class MapPublishers:
@@ -88,7 +87,7 @@ class MapPublishers:
         self._submap = node.create_publisher(GridMap, "~/submap", MAP_QOS)
         self._submap_pose = node.create_publisher(Odometry, "~/submap_pose", POSES_QOS)
 
-    def wanted(self) -> bool:
+    def has_subscribers(self) -> bool:
         """Does anybody listen to a map?"""
         return any(publisher.get_subscription_count() for publisher in self._publishers.values())
 
@@ -106,7 +105,7 @@ class MapPublishers:
 
     def publish_submap(self, submap: Submap, map_frame: str) -> None:
         """Send a finished submap and the pose of its frame; both are kept for who comes later."""
-        grid_map, pose = submap_messages(submap, map_frame, GRID_MAP_LAYERS)
+        grid_map, pose = submap_messages(submap, map_frame, grid_map_layers())
         self._submap.publish(grid_map)
         self._submap_pose.publish(pose)
 

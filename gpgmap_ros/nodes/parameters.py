@@ -1,4 +1,4 @@
-"""ROS parameters from config.py: declared with description, unit and range, read back as a checked `Config`."""
+"""ROS parameters from gpgmap_ros/config: declared with description, unit and range, read back as a checked `Config`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def declare(node: Node) -> Config:
     return config
 
 
-def changed(config: Config, parameters: Iterable[Parameter]) -> Config:
+def apply_changes(config: Config, parameters: Iterable[Parameter]) -> Config:
     """`config` after a change of parameters at run time; ConfigError where one may not be changed, or not so."""
     fixed = {item.name for item in settings() if not item.dynamic}
     changes = {item.name: item.value for item in parameters if not item.name.startswith(ROS_OWN)}

@@ -20,7 +20,7 @@ from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.recordings import SAME_LAYOUT, Message
 from gpgmap_ros.nodes.bag_player import message_class
 from gpgmap_ros.nodes.messages import time_message
-from gpgmap_ros.transform_buffer import NANOSECONDS
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 CLOCK_PERIOD = 0.01
 """Seconds between two messages on /clock, while nothing else is sent."""
@@ -74,7 +74,7 @@ class RecordingPlayer(Node):
                 self._tick(message.time - round(left * self._rate * NANOSECONDS))
                 time.sleep(min(left, CLOCK_PERIOD))
             self._tick(message.time)
-            self._topics[message.topic].publish(self._serialised(message))
+            self._topics[message.topic].publish(self._serialise(message))
             self.sent[message.topic] += 1
             progress(message.time, max(-left, 0.0))
         time.sleep(LINGER)
@@ -83,7 +83,7 @@ class RecordingPlayer(Node):
         if self._clock_publisher is not None:
             self._clock_publisher.publish(Clock(clock=time_message(now)))
 
-    def _serialised(self, message: Message) -> bytes:
+    def _serialise(self, message: Message) -> bytes:
         if message.encoding != "ros1":
             return bytes(message.data)
         kind = SAME_LAYOUT.get(message.type_name, message.type_name)

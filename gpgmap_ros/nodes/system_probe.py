@@ -12,9 +12,9 @@ from sensor_msgs.msg import PointCloud2
 from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
-from gpgmap_ros.findings import GOOD, NOTE, WRONG, Finding
-from gpgmap_ros.nodes.messages import nanoseconds
-from gpgmap_ros.transform_buffer import frame_name
+from gpgmap_ros.diagnostics import GOOD, NOTE, WRONG, Finding
+from gpgmap_ros.sensing.messages import nanoseconds
+from gpgmap_ros.sensing.transform_buffer import frame_name
 
 CLOUD = "sensor_msgs/msg/PointCloud2"
 ODOMETRY = "nav_msgs/msg/Odometry"

@@ -1,8 +1,8 @@
-"""Transforms kept by tf2_ros, where it is installed: the same contract as gpgmap_ros.transform_buffer.
+"""Transforms kept by tf2_ros, where it is installed: the same contract as gpgmap_ros.sensing.transform_buffer.
 
-tf2 differs in five ways, which end here: it answers stamp 0 with the newest transform, refuses frames with a leading
-slash, does not tell a stamp that is too old from one that is too new while it holds a single transform, waits by
-polling, and takes in transforms that close a loop: every look-up through it then fails, until it is cleared.
+tf2 differs in four ways, which end here: it answers stamp 0 with the newest transform, refuses frames with a leading
+slash, does not tell a stamp that is too old from one that is too new while it holds a single transform, and takes in
+transforms that close a loop: every look-up through it then fails, until it is cleared.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from rclpy.duration import Duration
 from rclpy.time import Time
 
 from gpgmap_ros.geometry import Array
-from gpgmap_ros.nodes.messages import set_transform, time_message, transform_of
-from gpgmap_ros.transform_buffer import (
+from gpgmap_ros.nodes.messages import set_transform, time_message
+from gpgmap_ros.sensing.messages import transform_of
+from gpgmap_ros.sensing.transform_buffer import (
     HORIZON,
     TransformTree,
     TransformUnavailable,
     frame_name,
-    listed,
+    list_frames,
 )
 
 AUTHORITY = "gpgmap_ros"
@@ -48,7 +49,7 @@ class Tf2Buffer(TransformTree):
 
     def forget_frame(self, child: str) -> None:
         """tf2 can forget all moving frames, not one: the others come again with their next message."""
-        with self._changed:
+        with self._lock:
             link = self._links.get(frame_name(child))
             if link is not None and link.oldest is not None:
                 self._clear()
@@ -95,7 +96,9 @@ class Tf2Buffer(TransformTree):
     def _unavailable(self, error: Exception, target: str, source: str, stamp: int) -> TransformUnavailable:
         text = " ".join(str(error).split())
         if not isinstance(error, (self._tf2.ExtrapolationException, self._tf2.TimeoutException)):
-            return TransformUnavailable("not_connected", f"{text}; known frames: {listed(self._frames())}")
+            return TransformUnavailable(
+                "not_connected", f"{text}; known frames: {list_frames(self._frames())}"
+            )
         up, down = self._chains(target, source)
         oldest = [self._links[frame].oldest for frame in (*up, *down)]
         past = "into the past" in text or any(first is not None and stamp < first for first in oldest)

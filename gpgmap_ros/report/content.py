@@ -16,11 +16,11 @@ from gpgmap_ros.config import Config, settings
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.io.trajectory import Trajectory
 from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping.layers import reported_layers
 from gpgmap_ros.report.encoding import data_uri, encoded
 from gpgmap_ros.viz.pairs import pair_of, pair_pictures, residual_limit
 from gpgmap_ros.viz.rendering import STYLES, certainty, colour_table, layer_values, limits, png, transparent
 
-LAYERS = ("elevation", "standard_deviation", "gradient_magnitude", "slope", "traversability")
 MOST_CELLS = 2_500_000
 """Cells of the page's map; a larger one is shown with coarser cells, and the page says so."""
 FADES = 16
@@ -55,9 +55,14 @@ class Content:
     made: str = ""
 
 
-def layers_of(gpgmap: GPGMap, names: Iterable[str] = LAYERS, coordinates: str = "") -> dict[str, Any]:
-    """The map for the page. coordinates: what x and y refer to, the map's frame unless given."""
-    values = {name: layer_values(gpgmap, name) for name in names}
+def layers_of(gpgmap: GPGMap, names: Iterable[str] | None = None, coordinates: str = "") -> dict[str, Any]:
+    """The map for the page.
+
+    names: layers, those that the table of layers reports unless given
+    coordinates: what x and y refer to, the map's frame unless given
+    """
+    shown = reported_layers() if names is None else names
+    values = {name: layer_values(gpgmap, name) for name in shown}
     frame = coordinates or f"frame '{gpgmap.frame_id}'"
     return encoded_layers(values, gpgmap.grid, frame, certainty(gpgmap))
 
@@ -100,7 +105,7 @@ def described(name: str, layer: NDArray[Any]) -> dict[str, Any]:
         "unit": style.unit,
         "logarithmic": style.logarithmic,
         "shaded": style.shaded,
-        "limits": [0.0, 1.0] if name == "traversability" else list(limits(layer, style)),
+        "limits": list(style.report_range or limits(layer, style)),
         "colours": "".join(f"{r:02x}{g:02x}{b:02x}" for r, g, b in colour_table(style)),
         **encoded(layer),
     }
@@ -183,7 +188,7 @@ def closure_view(item: Any, poses: Mapping[int, Array]) -> dict[str, Any]:
 
 
 def _std(item: Any) -> Array:
-    return np.sqrt(np.clip(np.diagonal(item.covariance), 0.0, None))
+    return np.asarray(np.sqrt(np.clip(np.diagonal(item.covariance), 0.0, None)))
 
 
 def side_by_side(source: GPGMap, target: GPGMap, T_target_source: Array) -> dict[str, Any]:

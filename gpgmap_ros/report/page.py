@@ -1,4 +1,4 @@
-"""The page itself: template, style and script beside this file, and the content, in one HTML file."""
+"""The page itself: template, style and scripts beside this file, and the content, in one HTML file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ import re
 from html import escape
 from pathlib import Path
 
-from gpgmap_ros.io.staged import write_text
 from gpgmap_ros.report.content import Content
+from gpgmap_ros.storage.atomic import write_text
 
 FOLDER = Path(__file__).resolve().parent
+SCRIPTS = (
+    "dom.js", "decoding.js", "shading.js", "map_view.js", "linking.js", "map_drawing.js", "map_input.js", "map.js",
+    "terrain_mesh.js", "terrain_view.js", "closures.js", "charts.js", "trajectory.js", "tables.js", "start.js",
+)  # fmt: skip
+"""Of the page, in the order in which they are joined: one script, so that the page needs no other file."""
 
 
 def page_of(content: Content) -> str:
@@ -23,7 +28,7 @@ def page_of(content: Content) -> str:
     parts = {
         "{{title}}": escape(content.title),
         "{{style}}": (FOLDER / "page.css").read_text(),
-        "{{script}}": (FOLDER / "page.js").read_text(),
+        "{{script}}": "\n".join((FOLDER / "script" / name).read_text() for name in SCRIPTS),
         "{{data}}": data,
     }
     # in one go: what is filled in may itself look like a mark

@@ -1,6 +1,6 @@
-"""Files and folders that are whole or not there: written beside under a name of their own, then renamed.
+"""Atomic writes of files and folders: written under a temporary name in the same folder, then renamed.
 
-The one place of the project that does so. The staging file is new (`O_EXCL`, `O_NOFOLLOW`), so that neither another
+The staging file is new (`O_EXCL`, `O_NOFOLLOW`), so that neither another
 writer nor a symbolic link can be in its way; its content is on the disk before it gets its final name. While it is
 being written it is locked: one that nobody has locked was left by a process that was killed.
 """
@@ -70,12 +70,26 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
         shutil.rmtree(private, ignore_errors=True)
 
 
-def write_text(path: Path | str, text: str) -> None:
+@contextlib.contextmanager
+def atomic_path(path: Path | str) -> Iterator[Path]:
+    """As `atomic_write`, for libraries that take a path instead of an open file."""
     with atomic_write(path) as file:
-        file.write(text.encode())
+        yield Path(file.name)
+
+
+def write_bytes(path: Path | str, data: bytes) -> None:
+    """Replace the file at `path` atomically."""
+    with atomic_write(path) as file:
+        file.write(data)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Replace the file at `path` atomically, in UTF-8."""
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path | str, data: Any) -> None:
+    """Replace the file at `path` atomically."""
     write_text(path, json.dumps(data, indent=2) + "\n")
 
 

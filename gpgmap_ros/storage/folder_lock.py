@@ -37,7 +37,7 @@ class FolderLock:
         self._handle: int | None = os.open(path, flags, 0o666)
         try:
             if not stat.S_ISREG(os.fstat(self._handle).st_mode):
-                raise OSError(f"{path} is no regular file: remove it")
+                raise OSError(f"{path} is not a regular file: remove it")
             self._take(path, owner, remedy)
         except BaseException:
             self._close()
@@ -62,7 +62,7 @@ class FolderLock:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FolderInUse(
-                f"{self.folder} is in use by {_described(_content(self._handle))}: {remedy}, or end that process"
+                f"{self.folder} is in use by {_describe(_read_owner(self._handle))}: {remedy}, or end that process"
             ) from None
         content = {
             "owner": owner,
@@ -79,7 +79,7 @@ class FolderLock:
         self._handle = None
 
 
-def _content(handle: int) -> dict[str, Any]:
+def _read_owner(handle: int) -> dict[str, Any]:
     try:
         content = json.loads(os.pread(handle, LONGEST, 0))
         return content if isinstance(content, dict) else {}
@@ -87,7 +87,7 @@ def _content(handle: int) -> dict[str, Any]:
         return {}
 
 
-def _described(content: dict[str, Any]) -> str:
+def _describe(content: dict[str, Any]) -> str:
     if not content:
         return "another process"
     since = ""

@@ -22,10 +22,10 @@ NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_
 
 
 class NotRegular(OSError):
-    """What is there is no regular file: reading it might never end."""
+    """Not a regular file: reading it might never end."""
 
     def __init__(self) -> None:
-        super().__init__("it is no regular file")
+        super().__init__("it is not a regular file")
 
 
 def open_regular(path: Path) -> IO[bytes]:
@@ -37,11 +37,11 @@ def open_regular(path: Path) -> IO[bytes]:
     return file
 
 
-def check_declared(archive: zipfile.ZipFile, most: int) -> None:
-    """ValueError where the content of an archive declares more than `most` bytes: it is not unpacked then."""
+def check_declared(archive: zipfile.ZipFile, max_bytes: int) -> None:
+    """ValueError where the content of an archive declares more than `max_bytes`: it is not unpacked then."""
     declared = sum(info.file_size for info in archive.infolist())
-    if declared > most:
-        raise ValueError(f"declares {declared:,} bytes, at most {most:,} make sense here")
+    if declared > max_bytes:
+        raise ValueError(f"declares {declared:,} bytes; at most {max_bytes:,} are expected here")
 
 
 def array_sizes(archive: zipfile.ZipFile) -> dict[str, int]:
@@ -52,7 +52,9 @@ def array_sizes(archive: zipfile.ZipFile) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for info in archive.infolist():
         if not info.filename.endswith(NPY_SUFFIX):
-            raise ValueError(f"it holds {info.filename!r}, expected arrays (.npy): it is damaged, or no NPZ")
+            raise ValueError(
+                f"it holds {info.filename!r}, expected arrays (.npy): it is damaged, or not an NPZ"
+            )
         archive.open(info).close()
         name = info.filename.removesuffix(NPY_SUFFIX)
         if name in sizes:
@@ -78,6 +80,6 @@ def read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
         if size != there or min(shape, default=0) < 0:
             raise ValueError(f"damaged: {name} declares {size:,} bytes and has {there:,}")
         data = bytearray(size)
-        if member.readinto(data) != size or member.read(1):
+        if member.readinto(data) != size or member.read(1):  # type: ignore[attr-defined]
             raise EOFError(f"{name} ends too early")
         return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")

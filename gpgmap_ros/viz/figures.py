@@ -12,39 +12,44 @@ matplotlib.use("Agg")  # files only: works without a display
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.colors import LightSource, LogNorm, Normalize
+from matplotlib.colors import LightSource, ListedColormap, LogNorm, Normalize
 from numpy.typing import NDArray
 
+from gpgmap_ros.mapping.derived_layers import Layer
+from gpgmap_ros.mapping.layers import LAYERS, ColourScale, image_topics
 from gpgmap_ros.storage.atomic import atomic_write
+from gpgmap_ros.viz.rendering import STYLES, colour_table, limits
 
-Layer = NDArray[np.float32]
 UNKNOWN = "0.82"
-PERCENTILES = (1.0, 99.0)  # a few extreme cells must not flatten the picture
 
 
-def panel(axes: Any, layer: str, values: Layer, extent: tuple[float, float, float, float]) -> None:
-    """Draw one layer: elevation shaded from the north-west, variance as standard deviation on a log scale."""
+def draw_layer(axes: Any, name: str, values: Layer, extent: tuple[float, float, float, float]) -> None:
+    """Draw one layer with the colours of the table of layers; elevation is shaded from the north-west.
+
+    name: of the layer, or of the topic on which it is published
+    """
     axes.set_facecolor(UNKNOWN)
     options: dict[str, Any] = {"origin": "lower", "extent": extent, "interpolation": "nearest"}
-    low, high = np.nanpercentile(values, PERCENTILES) if np.isfinite(values).any() else (0.0, 1.0)
-    high = max(high, low + 1e-6)
-    if layer == "elevation":
-        image = axes.imshow(values, cmap="gist_earth", norm=Normalize(low, high), **options)
+    scale, shown = scale_values(name, values)
+    low, high = limits(shown, scale)
+    norm = (LogNorm if scale.logarithmic else Normalize)(low, high)
+    colours = ListedColormap(colour_table(scale) / 255.0)
+    image = axes.imshow(shown, cmap=colours, norm=norm, **options)
+    if scale.shaded:
         axes.imshow(hillshade(values, extent), **options)
-        title, label = "elevation", "m"
-    elif layer == "variance":
-        std = np.sqrt(values)
-        image = axes.imshow(
-            std, cmap="magma", norm=LogNorm(max(np.sqrt(low), 1e-4), np.sqrt(high)), **options
-        )
-        title, label = "standard deviation", "m"
-    else:
-        image = axes.imshow(values, cmap="viridis", norm=Normalize(0.0, high), **options)
-        title, label = "gradient magnitude", "m/m"
-    axes.set_title(title)
+    axes.set_title(scale.title)
     axes.set_xlabel("x [m]")
     axes.set_ylabel("y [m]")
-    axes.figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, label=label)
+    axes.figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, label=scale.unit)
+
+
+def scale_values(name: str, values: Layer) -> tuple[ColourScale, Layer]:
+    """The colour scale of a layer, or of a topic's layer, and the values in its unit; variances as their roots."""
+    row = LAYERS[image_topics().get(name, name)]
+    if row.scale is None and row.drawn_as:
+        return STYLES[row.drawn_as], np.sqrt(values)
+    scale = STYLES[row.name]
+    return scale, values * np.float32(scale.factor)
 
 
 def hillshade(elevation: Layer, extent: tuple[float, float, float, float]) -> Layer:
@@ -74,16 +79,16 @@ def save_figures(
     extent = (x, x + columns * resolution, y, y + rows * resolution)
     paths = [folder / f"{name}.png" for name in layers]
     for path, (name, values) in zip(paths, layers.items(), strict=True):
-        figure, axes = plt.subplots(figsize=(6.4, 5.4), layout="constrained")
-        panel(axes, name, values, extent)
+        figure, axes = new_figure(figsize=(6.4, 5.4), layout="constrained")
+        draw_layer(axes, name, values, extent)
         draw_track(axes, track)
-        write(figure, path)
-    figure, all_axes = plt.subplots(1, len(layers), figsize=(5.2 * len(layers), 4.4), layout="constrained")
+        write_figure(figure, path)
+    figure, all_axes = new_figure(1, len(layers), figsize=(5.2 * len(layers), 4.4), layout="constrained")
     for axes, (name, values) in zip(np.atleast_1d(all_axes), layers.items(), strict=True):
-        panel(axes, name, values, extent)
+        draw_layer(axes, name, values, extent)
         draw_track(axes, track)
     overview = folder / "gpgmap.png"
-    write(figure, overview)
+    write_figure(figure, overview)
     return [overview, *paths]
 
 
@@ -93,7 +98,13 @@ def draw_track(axes: Any, track: NDArray[np.float64] | None) -> None:
         axes.plot(*track[0], marker="o", color="white", markersize=4)
 
 
-def write(figure: Any, path: Path) -> None:
+def new_figure(rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
+    """A figure that is only ever written to a file, and its axes."""
+    return plt.subplots(rows, columns, **options)
+
+
+def write_figure(figure: Any, path: Path) -> None:
+    """Write a PNG, and close the figure."""
     with atomic_write(path) as file:
         figure.savefig(file, format="png", dpi=110)
     plt.close(figure)

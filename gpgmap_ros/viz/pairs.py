@@ -5,15 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 
 from gp_core.grid import Grid
-from gpgmap_ros.geometry import Array, inverse
+from gpgmap_ros.arrays import Array
+from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.viz.rendering import STYLES, UNKNOWN, Pixels, certainty, coloured, shade, shaded
+from gpgmap_ros.mapping.layers import ColourScale
+from gpgmap_ros.viz.rendering import (
+    STYLES,
+    UNKNOWN,
+    Pixels,
+    certainty,
+    colour_layer,
+    relief_shade,
+    shade_pixels,
+)
 
-Layer = NDArray[np.float64]
+RESIDUAL = ColourScale("Difference", "m", "RdBu_r", symmetric=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,11 +30,11 @@ class Side:
     """One map on the common cells. elevation, gradient_x, gradient_y, variance: NaN where unknown
     certain: how well the slope is known, 0 to 1"""
 
-    elevation: Layer
-    gradient_x: Layer
-    gradient_y: Layer
-    variance: Layer
-    certain: Layer
+    elevation: Array
+    gradient_x: Array
+    gradient_y: Array
+    variance: Array
+    certain: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +46,11 @@ class Pair:
     target: Side
 
     @property
-    def residual(self) -> Layer:
+    def residual(self) -> Array:
         """Height of the source above the target where both know it."""
         return self.source.elevation - self.target.elevation
 
-    def standardised(self, scale: float = 1.0) -> Layer:
+    def standardised_residual(self, scale: float = 1.0) -> Array:
         """The same in standard deviations of both maps, whose variances are too small by the factor `scale`."""
         return self.residual / np.sqrt(scale * (self.source.variance + self.target.variance))
 
@@ -51,19 +60,19 @@ class Pair:
         return float(np.isfinite(self.residual).sum()) * self.grid.resolution**2
 
 
-def pair_of(source: GPGMap, target: GPGMap, T_target_source: Array, most_cells: int = 240) -> Pair:
-    """most_cells: along the longer side; coarser cells than the maps' own are used beyond it"""
+def pair_of(source: GPGMap, target: GPGMap, T_target_source: Array, max_cells: int = 240) -> Pair:
+    """max_cells: along the longer side; coarser cells than the maps' own are used beyond it"""
     corners = _corners(source)
     moved = corners @ T_target_source[:2, :2].T + T_target_source[:2, 3]
     both = np.vstack([moved, _corners(target)])
     low, high = both.min(axis=0), both.max(axis=0)
-    resolution = max(target.grid.resolution, float((high - low).max()) / most_cells)
+    resolution = max(target.grid.resolution, float((high - low).max()) / max_cells)
     columns, rows = np.maximum(np.ceil((high - low) / resolution).astype(int), 1)
     grid = Grid((float(low[0]), float(low[1])), (int(rows), int(columns)), resolution)
-    return _cropped(grid, _moved(source, T_target_source, grid), _moved(target, np.eye(4), grid))
+    return _crop_to_known(grid, _resample(source, T_target_source, grid), _resample(target, np.eye(4), grid))
 
 
-def _cropped(grid: Grid, source: Side, target: Side) -> Pair:
+def _crop_to_known(grid: Grid, source: Side, target: Side) -> Pair:
     """Without the margins in which neither map knows anything: a turned map leaves large ones."""
     known = np.isfinite(source.elevation) | np.isfinite(target.elevation)
     if not known.any():
@@ -81,7 +90,7 @@ def _corners(gpgmap: GPGMap) -> Array:
     return np.array([[x_min, y_min], [x_max, y_min], [x_min, y_max], [x_max, y_max]])
 
 
-def _moved(gpgmap: GPGMap, T: Array, grid: Grid) -> Side:
+def _resample(gpgmap: GPGMap, T: Array, grid: Grid) -> Side:
     """The map seen from another frame, which T leads to, at the middles of other cells: bilinear."""
     x, y = np.meshgrid(grid.x, grid.y)
     back, own = inverse(T), gpgmap.grid
@@ -115,12 +124,12 @@ def pair_pictures(pair: Pair) -> dict[str, Pixels]:
     ends = (float(ends[0]), max(float(ends[1]), float(ends[0]) + 1e-3))
     pictures = {}
     for name, side in (("source", pair.source), ("target", pair.target)):
-        colours = coloured(side.elevation, STYLES["elevation"], ends)
-        pixels = shaded(colours, shade(side.gradient_x, side.gradient_y), certain=side.certain)
+        colours = colour_layer(side.elevation, STYLES["elevation"], ends)
+        pixels = shade_pixels(colours, relief_shade(side.gradient_x, side.gradient_y), certain=side.certain)
         pixels[~np.isfinite(side.elevation)] = UNKNOWN
         pictures[name] = pixels
     limit = residual_limit(pair)
-    pictures["difference"] = coloured(pair.residual, STYLES["residual"], (-limit, limit))
+    pictures["difference"] = colour_layer(pair.residual, RESIDUAL, (-limit, limit))
     return pictures
 
 

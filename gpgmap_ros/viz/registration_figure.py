@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.viz.figures import plt, write
-from gpgmap_ros.viz.pairs import Layer, Pair, pair_of, pair_pictures, residual_limit
+from gpgmap_ros.viz.figures import new_figure, write_figure
+from gpgmap_ros.viz.pairs import Pair, pair_of, pair_pictures, residual_limit
 
 CHECKS = 8
 """Fields along each side of the chequerboard in which the two maps take turns."""
@@ -22,9 +23,9 @@ def registration_figure(
 
     Differences are compared with the variances of both maps times lambda, which the registration found from them.
     """
-    pair = pair_of(source, target, registration.T_target_source, most_cells=500)
+    pair = pair_of(source, target, registration.T_target_source, max_cells=500)
     pictures = pair_pictures(pair)
-    figure, axes = plt.subplots(2, 3, figsize=(13.5, 8.4), layout="constrained")
+    figure, axes = new_figure(2, 3, figsize=(13.5, 8.4), layout="constrained")
     x_min, y_min, x_max, y_max = pair.grid.bounds
     options: dict[str, Any] = {
         "origin": "lower",
@@ -35,14 +36,14 @@ def registration_figure(
     axes[0, 0].set_title(f"target: {names[1]}")
     axes[0, 1].imshow(pictures["source"], **options)
     axes[0, 1].set_title(f"source, moved: {names[0]}")
-    axes[0, 2].imshow(chequered(pair, pictures), **options)
+    axes[0, 2].imshow(chequerboard(pair, pictures), **options)
     axes[0, 2].set_title("both in turn, like a chequerboard")
     limit = residual_limit(pair)
     image = axes[1, 0].imshow(pair.residual, cmap="RdBu_r", vmin=-limit, vmax=limit, **options)
     axes[1, 0].set_title("source above target")
     figure.colorbar(image, ax=axes[1, 0], fraction=0.046, pad=0.03, label="m")
     scale = registration.evidence.height_scale if registration.evidence else 1.0
-    standardised = pair.standardised(scale)
+    standardised = pair.standardised_residual(scale)
     image = axes[1, 1].imshow(standardised, cmap="RdBu_r", vmin=-4.0, vmax=4.0, **options)
     axes[1, 1].set_title(f"in standard deviations of both ($\\lambda$ = {scale:.3g})")
     figure.colorbar(image, ax=axes[1, 1], fraction=0.046, pad=0.03)
@@ -53,10 +54,10 @@ def registration_figure(
     histogram(axes[1, 2], standardised)
     verdict = "accepted" if registration.accepted else "not accepted"
     figure.suptitle(f"{verdict}: {registration.reason}", fontsize=11)
-    write(figure, path)
+    write_figure(figure, path)
 
 
-def chequered(pair: Pair, pictures: dict[str, Any]) -> Any:
+def chequerboard(pair: Pair, pictures: dict[str, Any]) -> Any:
     """Fields of the one and of the other in turn, where both know the ground; elsewhere whichever knows it."""
     rows, columns = pair.grid.shape
     y, x = np.mgrid[:rows, :columns]
@@ -67,7 +68,7 @@ def chequered(pair: Pair, pictures: dict[str, Any]) -> Any:
     return np.where(take_source[..., None], pictures["source"], pictures["target"])
 
 
-def histogram(ax: Any, standardised: Layer) -> None:
+def histogram(ax: Any, standardised: Array) -> None:
     """Of the standardised differences, with the normal distribution that they would have if all were right."""
     values = standardised[np.isfinite(standardised)]
     ax.set_title("differences in standard deviations")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from gpgmap_ros.storage.atomic import atomic_write
+from gpgmap_ros.mapping.derived_layers import Layer
+from gpgmap_ros.mapping.layers import LAYERS, ColourScale
+from gpgmap_ros.storage.atomic import write_bytes
 
-Layer = NDArray[Any]
 Pixels = NDArray[np.uint8]
 
 UNKNOWN = (209, 209, 206)
@@ -27,43 +28,34 @@ VAGUE_SLOPE = 0.15
 PERCENTILES = (1.5, 98.5)
 
 
-@dataclass(frozen=True)
-class Style:
-    """How a layer is shown. colours: a colour map of matplotlib, its part `span`; unit, factor: of the numbers shown
-    zero: the scale begins at zero; symmetric: zero in the middle; logarithmic: the scale is; shaded: with relief"""
+class LayerStyles(Mapping[str, ColourScale]):
+    """The colour scales of the layers that have one, as the table of layers has them now."""
 
-    title: str
-    unit: str
-    colours: str
-    factor: float = 1.0
-    zero: bool = False
-    symmetric: bool = False
-    logarithmic: bool = False
-    shaded: bool = False
-    span: tuple[float, float] = (0.0, 1.0)
+    def __getitem__(self, name: str) -> ColourScale:
+        scale = LAYERS[name].scale
+        if scale is None:
+            raise KeyError(f"layer '{name}' has no colour scale")
+        return scale
+
+    def __iter__(self) -> Iterator[str]:
+        return (row.name for row in LAYERS.values() if row.scale is not None)
+
+    def __len__(self) -> int:
+        return sum(row.scale is not None for row in LAYERS.values())
 
 
-STYLES = {
-    "elevation": Style("Elevation", "m", "gist_earth", shaded=True, span=(0.32, 0.97)),
-    "standard_deviation": Style("Uncertainty (1 std)", "m", "magma", logarithmic=True),
-    "gradient_magnitude": Style("Gradient", "m/m", "viridis", zero=True),
-    "slope": Style("Slope", "°", "cividis", factor=180.0 / np.pi, zero=True),
-    "traversability": Style("Traversability", "", "RdYlGn", zero=True),
-    "gradient_x": Style("Gradient along x", "m/m", "RdBu_r", symmetric=True),
-    "gradient_y": Style("Gradient along y", "m/m", "RdBu_r", symmetric=True),
-    "residual": Style("Difference", "m", "RdBu_r", symmetric=True),
-}
+STYLES = LayerStyles()
 
 
 @lru_cache(maxsize=16)
-def colour_table(style: Style) -> Pixels:
+def colour_table(style: ColourScale) -> Pixels:
     """(256, 3) of a colour map of matplotlib. The blue and white ends of an atlas's would look like sea and snow."""
     from matplotlib import colormaps
 
     return np.round(255.0 * colormaps[style.colours](np.linspace(*style.span, 256))[:, :3]).astype(np.uint8)
 
 
-def limits(values: Layer, style: Style) -> tuple[float, float]:
+def limits(values: Layer, style: ColourScale) -> tuple[float, float]:
     """Ends of the scale: a few extreme cells must not flatten the picture."""
     known = values[np.isfinite(values)]
     if not known.size:
@@ -79,7 +71,7 @@ def limits(values: Layer, style: Style) -> tuple[float, float]:
     return low, max(high, low * (1.0 + 1e-3), low + 1e-6)
 
 
-def coloured(values: Layer, style: Style, ends: tuple[float, float] | None = None) -> Pixels:
+def colour_layer(values: Layer, style: ColourScale, ends: tuple[float, float] | None = None) -> Pixels:
     """(rows, columns, 3), in the order of the layer."""
     low, high = ends or limits(values, style)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -88,12 +80,12 @@ def coloured(values: Layer, style: Style, ends: tuple[float, float] | None = Non
         else:
             share = (values - low) / (high - low)
         index = np.nan_to_num(255.0 * np.clip(share, 0.0, 1.0)).astype(np.uint8)
-    pixels = colour_table(style)[index]
+    pixels: Pixels = colour_table(style)[index]
     pixels[~np.isfinite(values)] = UNKNOWN
     return pixels
 
 
-def shade(gradient_x: Layer, gradient_y: Layer, exaggeration: float = 1.2) -> Layer:
+def relief_shade(gradient_x: Layer, gradient_y: Layer, exaggeration: float = 1.2) -> Layer:
     """Lambert shading (rows, columns) in [0, 1] from the GP's own gradients: no differences of noisy heights."""
     gx, gy = exaggeration * gradient_x, exaggeration * gradient_y
     light = np.array(
@@ -103,7 +95,9 @@ def shade(gradient_x: Layer, gradient_y: Layer, exaggeration: float = 1.2) -> La
             np.sin(LIGHT_ALTITUDE),
         ]
     )
-    return np.clip((light[2] - gx * light[0] - gy * light[1]) / np.sqrt(1.0 + gx**2 + gy**2), 0.0, 1.0)
+    facing = (light[2] - gx * light[0] - gy * light[1]) / np.sqrt(1.0 + gx**2 + gy**2)
+    clipped: Layer = np.clip(facing, 0.0, 1.0)
+    return clipped
 
 
 def certainty(gpgmap: Any) -> Layer:
@@ -112,35 +106,38 @@ def certainty(gpgmap: Any) -> Layer:
     At the edges of the data the surface bends back to its mean: relief that is shaded there would be a rim, not ground.
     """
     variance = 0.5 * (gpgmap["gradient_x_variance"] + gpgmap["gradient_y_variance"])
-    return np.nan_to_num(1.0 / (1.0 + variance / VAGUE_SLOPE**2)).astype(np.float32)
+    certain: Layer = np.nan_to_num(1.0 / (1.0 + variance / VAGUE_SLOPE**2)).astype(np.float32)
+    return certain
 
 
-def shaded(pixels: Pixels, light: Layer, strength: float = 0.75, certain: Layer | float = 1.0) -> Pixels:
+def shade_pixels(
+    pixels: Pixels, light: Layer, strength: float = 0.75, certain: Layer | float = 1.0
+) -> Pixels:
     """Pixels darkened by the shade; flat ground keeps its colour, and so does ground that is hardly known.
 
     certain: share of the shade that is shown in each cell, see `certainty`
     """
     flat = np.sin(LIGHT_ALTITUDE)
     factor = np.maximum(1.0 + strength * certain * np.nan_to_num(light - flat) / flat, DARKEST)
-    return np.clip(pixels * factor[..., None], 0, 255).astype(np.uint8)
+    shaded: Pixels = np.clip(pixels * factor[..., None], 0, 255).astype(np.uint8)
+    return shaded
 
 
 def picture(gpgmap: Any, name: str, ends: tuple[float, float] | None = None) -> Pixels:
-    """A layer of a GPGMap, coloured as its style says; relief where the style has it."""
+    """A layer of a GPGMap, colour_layer as its style says; relief where the style has it."""
     style = STYLES[name]
-    pixels = coloured(layer_values(gpgmap, name), style, ends)
+    pixels = colour_layer(layer_values(gpgmap, name), style, ends)
     if style.shaded:
-        light = shade(gpgmap["gradient_x"], gpgmap["gradient_y"])
-        pixels = shaded(pixels, light, certain=certainty(gpgmap))
+        light = relief_shade(gpgmap["gradient_x"], gpgmap["gradient_y"])
+        pixels = shade_pixels(pixels, light, certain=certainty(gpgmap))
         pixels[~np.isfinite(gpgmap["elevation"])] = UNKNOWN
     return pixels
 
 
 def layer_values(gpgmap: Any, name: str) -> Layer:
-    """In the style's unit. The standard deviation is that of known ground only: elsewhere it is the prior's."""
-    if name == "standard_deviation":
-        return np.where(gpgmap.known, np.sqrt(gpgmap["variance"]), np.nan).astype(np.float32)
-    return gpgmap[name] * np.float32(STYLES[name].factor)
+    """The values of a layer in the unit of its colour scale."""
+    values: Layer = gpgmap[name] * np.float32(STYLES[name].factor)
+    return values
 
 
 def transparent(pixels: Pixels, known: NDArray[np.bool_]) -> Pixels:
@@ -153,6 +150,5 @@ def png(pixels: Pixels, path: Path | None = None, level: int = 4) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(pixels[::-1])).save(buffer, "PNG", compress_level=level)
     if path is not None:
-        with atomic_write(path) as file:
-            file.write(buffer.getvalue())
+        write_bytes(path, buffer.getvalue())
     return buffer.getvalue()

@@ -269,9 +269,9 @@ class Campaign:
 
     def kill_child(self) -> None:
         self.client.spin_until(
-            lambda: self.robot.drive(2) or self.processes("closure.worker"), "the process of the closures"
+            lambda: self.robot.drive(2) or self.processes("slam.closure_child"), "the process of the closures"
         )
-        for pid in self.processes("closure.worker"):
+        for pid in self.processes("slam.closure_child"):
             os.kill(pid, signal.SIGKILL)
             self.counts["child kills"] += 1
         self.check_mapping()

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from gpgmap_ros.closure.session_log import BEGIN, RECORD, TEXT
-from gpgmap_ros.closure.session_log import MAGIC as LOG_MAGIC
-from gpgmap_ros.mapping.archive import CHECKSUM, HEADER
+from gpgmap_ros.closure.session.session_log import BEGIN, RECORD, TEXT
+from gpgmap_ros.closure.session.session_log import MAGIC as LOG_MAGIC
+from gpgmap_ros.storage.archive import CHECKSUM, HEADER
 
 INTEGERS = (0, 1, -1, 127, 255, 32767, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1)
 NUMBERS = (
@@ -256,7 +256,7 @@ def _changed_json(text: bytes, rng: Random) -> bytes:
 
 
 def _repair_checksum(members: dict[str, bytes]) -> None:
-    """The SHA-256 over all arrays as gpgmap_ros.mapping.archive defines it, where the file has one."""
+    """The SHA-256 over all arrays as gpgmap_ros.storage.archive defines it, where the file has one."""
     checksum = f"{CHECKSUM}.npy"
     if checksum not in members:
         return
@@ -275,16 +275,16 @@ def _repair_checksum(members: dict[str, bytes]) -> None:
 
 def _split_database(data: bytes) -> tuple[bytes, bytes]:
     """A database of submaps is an NPZ after a header of its own; others have none."""
-    from gpgmap_ros.closure.database import HEADER as HEAD
-    from gpgmap_ros.closure.database import MAGIC
+    from gpgmap_ros.closure.retrieval.database_file import HEADER as HEAD
+    from gpgmap_ros.closure.retrieval.database_file import MAGIC
 
     start = len(MAGIC) + HEAD.size
     return (data[:start], data[start:]) if data.startswith(MAGIC) else (b"", data)
 
 
 def _with_database_header(prefix: bytes, content: bytes) -> bytes:
-    from gpgmap_ros.closure.database import HEADER as HEAD
-    from gpgmap_ros.closure.database import MAGIC, VERSION
+    from gpgmap_ros.closure.retrieval.database_file import HEADER as HEAD
+    from gpgmap_ros.closure.retrieval.database_file import MAGIC, VERSION
 
     if not prefix:
         return content

@@ -224,8 +224,8 @@ _DECODER: list[Any] = []
 def read_bag(path: Path) -> str:
     """All messages; clouds as points. What can't be decoded is counted, as the replay counts it."""
     from gpgmap_ros.io.bags import BagError
-    from gpgmap_ros.io.pointcloud2 import CloudError, read_xyz
     from gpgmap_ros.io.recordings import Decoder, Recording
+    from gpgmap_ros.sensing.pointcloud2 import CloudError, read_xyz
 
     if not _DECODER:
         _DECODER.append(Decoder())
@@ -288,7 +288,7 @@ def some_submap(number: int = 0) -> Any:
     T = np.eye(4)
     T[0, 3] = 0.5
     builder.add(hills(), np.full(400, 1e-4), T, 10**18 + 10**9)
-    submap = builder.finished(number, "distance")
+    submap = builder.finish(number, "distance")
     assert submap is not None
     return submap
 
@@ -385,8 +385,8 @@ def read_session_log(path: Path) -> list[str]:
         require_finite(T, "a corrected pose")
     for closure in closer.closures:
         require(not closure.accepted or np.isfinite(closure.covariance).all(), "a covariance not finite")
-    compared = {s.id: [c.reason for c in closer.closures if c.b == s.id] for s in closer.stations}
-    return [digest(s.id, s.name, s.T_odom_submap, s.driven, compared[s.id]) for s in closer.stations]
+    compared = {s.id: [c.reason for c in closer.closures if c.b == s.id] for s in closer.nodes}
+    return [digest(s.id, s.T_odom_submap, s.driven, compared[s.id]) for s in closer.nodes]
 
 
 def is_beginning(answer: list[str], whole: list[str]) -> bool:
@@ -410,7 +410,7 @@ def read_database(path: Path) -> str:
     found = []
     for name in database:
         require(isinstance(name, str), "a name that is no text")
-        surface = database._surfaces[name]
+        surface = database._maps[name]
         for field in ("weight", "height", "slope_x", "slope_y"):
             array = getattr(surface, field)
             require(array.ndim == 2 and array.shape == surface.weight.shape, f"{field} of another shape")
@@ -421,14 +421,14 @@ def read_database(path: Path) -> str:
 
 
 def make_config(folder: Path) -> Path:
-    from gpgmap_ros.config_file import save_config
+    from gpgmap_ros.config.yaml import save_config
 
     save_config(CONFIG, folder / "c.yaml")
     return folder / "c.yaml"
 
 
 def read_config(path: Path) -> str:
-    from gpgmap_ros.config_file import load_config
+    from gpgmap_ros.config.yaml import load_config
 
     config = load_config(path)
     for item in settings(config):
@@ -441,9 +441,9 @@ def make_run(folder: Path) -> Path:
     from gpgmap_ros.io.geotiff import Crs
     from gpgmap_ros.io.map_products import write_map_npz
     from gpgmap_ros.io.run_folder import RunFolder
-    from gpgmap_ros.io.staged import write_json
     from gpgmap_ros.io.trajectory import Trajectory, write_tum
     from gpgmap_ros.mapping import SubmapStore
+    from gpgmap_ros.storage.atomic import write_json
 
     run = RunFolder(folder / "run")
     run.path.mkdir()

@@ -64,7 +64,7 @@ def test_mutants_are_the_same_in_every_run(tmp_path: Path) -> None:
 
 def test_checksums_are_made_right(tmp_path: Path) -> None:
     """Inside an archive other numbers pass its checks; the same damage to the bytes does not."""
-    from gpgmap_ros.mapping.archive import read_archive, write_archive
+    from gpgmap_ros.storage.archive import read_archive, write_archive
 
     path = tmp_path / "m.npz"
     write_archive(path, "map", {"stamp": 1}, {"a": np.arange(200.0)})

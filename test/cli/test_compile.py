@@ -24,11 +24,11 @@ class Compiled(Listener):
 register("numba:compile", Compiled())
 from returning_drive import PARAMETERS, ReturningDrive
 from gpgmap_ros.closure import LoopCloser
-from gpgmap_ros.closure.repetition import repetition
-from gpgmap_ros.closure.surface import surface_of
+from gpgmap_ros.closure.registration.self_similarity import SelfSimilarity
+from gpgmap_ros.closure.registration.registration_map import make_registration_map
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.mapping.stitching import stitch
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 mount = np.eye(4)
 mount[:3, 3] = 0.2, 0.0, 0.1
@@ -45,7 +45,7 @@ for filters, laps in (({}, 1.25), ({"filter.voxel_size": 0.1, "filter.lowest_sur
     dict(pipeline.gpgmap().layers)
 closer = LoopCloser(config.closure)
 compared = [closure for submap in submaps for closure in closer.add(submap)]
-repetition(surface_of(submaps[0].gpgmap, config.closure), config.closure)
+SelfSimilarity(config.closure).measure(make_registration_map(submaps[0].gpgmap, config.closure))
 stitch(submaps, closer.poses, config)
 print(len(compared), Compiled.names)
 """

@@ -14,8 +14,8 @@ from gpgmap_ros.config import DriveConfig
 from gpgmap_ros.demo.terrain import Terrain
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import read_tum
-from gpgmap_ros.offline.continuity import BETWEEN_DRIVES, Continuity
-from gpgmap_ros.transform_buffer import TransformUnavailable
+from gpgmap_ros.sensing.continuity import BETWEEN_DRIVES, Continuity
+from gpgmap_ros.sensing.transform_buffer import TransformUnavailable
 
 DAY = 86_400.0
 SECOND = 1_000_000_000
@@ -122,7 +122,7 @@ def test_two_drives_a_day_apart_are_joined_by_closures(gpgmap, small, drive_bags
     assert placed_as(truth, tmp_path / "out", len(truth)) < 0.2
     assert "another drive begins" in (tmp_path / "out" / "report.html").read_text()
     said = gpgmap("evaluate", "out", "--truth", "out/trajectory.txt").stdout
-    assert "odometry   several drives, each in a frame of its own" in said
+    assert "odometry   several drives, each in its own frame" in said
     assert "ATE 0.000 m rmse" in said
     graph = (tmp_path / "out" / "closures.g2o").read_text().splitlines()
     edges = sum(line.startswith("EDGE") for line in graph)

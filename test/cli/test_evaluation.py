@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from gpgmap_ros.geometry import inverse, transform_from
-from gpgmap_ros.io.trajectory import Trajectory
-from gpgmap_ros.offline.evaluation import (
+from gpgmap_ros.apps.evaluation import (
     EvaluationError,
     Rules,
     closure_errors,
     precision_recall,
     trajectory_errors,
 )
+from gpgmap_ros.geometry import inverse, transform_from
+from gpgmap_ros.io.trajectory import Trajectory
 
 SECOND = 1_000_000_000
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy.ndimage import binary_erosion
 
+from gpgmap_ros.apps.survey import read_ahead
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.points import PIECE, PointFileError, open_points
 from gpgmap_ros.io.points.las import epsg_of
 from gpgmap_ros.mapping.survey import Survey, Trend, trend_of
-from gpgmap_ros.offline.surveying import read_ahead
 from gpgmap_ros.report.encoding import decoded
 
 rasterio = pytest.importorskip("rasterio", reason="rasterio is not installed: run `make setup-dev`")
@@ -143,6 +143,18 @@ def test_several_files_are_one_map(gpgmap, hills: np.ndarray, tmp_path: Path) ->
     assert np.nanmax(np.abs(one - two)) < 0.01  # the trend is read off other samples
 
 
+def test_learned_noise_is_a_layer_of_the_map(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "hills.npz", xyz=hills)
+    rough = ("--set", "mapping.kernel=matern32", "--set", "mapping.learn_noise=true")
+    gpgmap("map", "hills.npz", "--out", "made", "--set", "mapping.resolution=0.5", *rough)
+    (layer,) = (tmp_path / "made").rglob("noise_variance.tif")
+    assert layer.stat().st_size > 1000
+    (stored,) = (tmp_path / "made").glob("*.npz")
+    with np.load(stored) as file:
+        noise = file["noise_variance"]
+    assert 0.0 < np.nanmedian(noise) < 0.1**2
+
+
 def test_tiles_on_disk_change_nothing(hills: np.ndarray, tmp_path: Path) -> None:
     """With room for four tiles, where the survey has many: the same map, and the disk was used."""
     points = hills - [500_000.0, 4_000_000.0, 250.0]
@@ -218,11 +230,16 @@ def test_the_relief_fades_at_the_edges_of_the_data(gpgmap, hills: np.ndarray, tm
     assert np.median(certain[~known]) < 0.3
 
 
-def test_windows_join_without_a_seam(hills: np.ndarray, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kernel", ["rbf", "matern32"])
+def test_windows_join_without_a_seam(hills: np.ndarray, tmp_path: Path, kernel: str) -> None:
     points = hills - [500_000.0, 4_000_000.0, 250.0]
     config = with_settings(
-        Config(), {"mapping.resolution": 0.25, "mapping.length_scale": 1.0, "noise.height_std": 0.03}
-    )
+        Config(),
+        {
+            "mapping.kernel": kernel, "mapping.resolution": 0.25, "mapping.length_scale": 1.0,
+            "noise.height_std": 0.03,
+        },
+    )  # fmt: skip
     survey = Survey(config, trend_of(points, 8.0), tmp_path)
     survey.add(points)
     whole = survey.window(slice(0, 160), slice(0, 160))
@@ -268,13 +285,16 @@ def test_bad_files_are_named_with_the_reason(gpgmap, tmp_path: Path) -> None:
         ("b.ply", "does not begin with 'ply'"),
         ("c.xyz", "has 2 columns, expected x y z"),
         ("d.npz", "neither xyz, points, nor x, y, z, but heights"),
-        ("e.las", "there is no such file"),
+        ("e.las", "no such file"),
     ):
         with pytest.raises(PointFileError, match=reason):
             open_points(tmp_path / name)
     result = gpgmap("map", "a.docx", code=1)
     assert result.stderr.startswith("gpgmap map: a.docx: not known as a point cloud")
-    assert "expected the code of a projected system" in gpgmap("map", "d.npz", "--crs", "UTM", code=2).stderr
+    assert (
+        "expected the code of a projected coordinate system"
+        in gpgmap("map", "d.npz", "--crs", "UTM", code=2).stderr
+    )
 
 
 def test_a_file_that_was_cut_off(hills: np.ndarray, tmp_path: Path) -> None:
@@ -288,7 +308,7 @@ def test_a_file_that_was_cut_off(hills: np.ndarray, tmp_path: Path) -> None:
 def test_files_in_different_systems_are_refused(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", xyz=hills, epsg=32611)
     np.savez(tmp_path / "b.npz", xyz=hills, epsg=32612)
-    assert "different coordinates" in gpgmap("map", "a.npz", "b.npz", code=2).stderr
+    assert "different coordinate systems" in gpgmap("map", "a.npz", "b.npz", code=2).stderr
 
 
 def test_the_code_is_that_of_the_projected_system() -> None:
@@ -357,5 +377,5 @@ def test_a_pcd_header_that_can_not_be_true_is_refused(
     path.write_bytes(header.encode() + content)
     np.testing.assert_array_equal(next(open_points(path).pieces()), np.arange(12.0).reshape(4, 3))
     path.write_bytes(header.replace(*change).encode() + content)
-    with pytest.raises(PointFileError, match=rf"a\.pcd: can't be read: {message}"):
+    with pytest.raises(PointFileError, match=rf"a\.pcd: cannot be read: {message}"):
         list(open_points(path).pieces())

@@ -65,7 +65,7 @@ def test_one_absurd_height_is_named_and_left_out(gpgmap, hills: np.ndarray, tmp_
 def test_points_no_map_can_span_are_refused(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
     np.savez(tmp_path / "far.npz", xyz=np.vstack([hills, [[-9e8, 9e8, 0.0]]]))
     said = one_line(gpgmap("map", "far.npz", "--out", "out", "--keep-outliers", *SETTINGS, code=1))
-    assert "give larger cells with --set mapping.resolution" in said
+    assert "use larger cells (--set mapping.resolution)" in said
     assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "failed"
 
 
@@ -77,7 +77,7 @@ def test_points_no_map_can_span_are_refused(gpgmap, hills: np.ndarray, tmp_path:
             [[0.0, 0.0, 0.0], [5.0, 5.0, 1.0]],
             "two.npz: only 2 points that can be used: a map needs 10",
         ),
-        ("none.npz", [[np.nan] * 3] * 50, "none.npz: there are no points in it"),
+        ("none.npz", [[np.nan] * 3] * 50, "none.npz: the file has no points"),
         ("line.npz", [[float(k), 2.0, 0.0] for k in range(50)], "line.npz: the points lie on a line"),
         ("same.npz", [[1.0, 2.0, 3.0]] * 50, "same.npz: the points lie on a line or at one place"),
     ],
@@ -95,7 +95,7 @@ def test_files_that_are_none(gpgmap, tmp_path: Path) -> None:
     for name, reason in (
         ("empty.laz", "is empty (0 bytes)"),
         ("folder.npz", "is a folder"),
-        ("pipe.xyz", "is no regular file"),
+        ("pipe.xyz", "is not a regular file"),
     ):
         assert one_line(gpgmap("map", name, code=1)).startswith(f"gpgmap map: {name}: {reason}")
 
@@ -104,7 +104,7 @@ def test_out_naming_a_file_is_refused_before_anything_is_read(gpgmap, survey: Pa
     (tmp_path / "notes.txt").write_text("mine")
     for out in ("notes.txt", "notes.txt/below"):
         said = one_line(gpgmap("map", survey, "--out", out, code=2))
-        assert "notes.txt is a file: name a folder that is new or empty" in said
+        assert "notes.txt is a file: choose a new or empty folder" in said
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
@@ -134,9 +134,9 @@ def test_a_full_disk_is_named_with_what_is_needed(executables: Path, survey: Pat
     )  # fmt: skip
     assert result.returncode == 1
     said = one_line(result)
-    assert "gpgmap map: out: can't be written (File too large): about " in said
+    assert "gpgmap map: out: cannot be written (File too large): about " in said
     assert "MB are needed in all, " in said
-    assert "are free: make room, or name a folder elsewhere with --out" in said
+    assert "are free: make room, or choose another folder with --out" in said
     assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "failed"
     assert not list((tmp_path / "out").rglob("*.new")), "nothing half-written is left"
     assert not (tmp_path / "out" / ".tiles").exists()

@@ -27,4 +27,4 @@ def test_differences_in_standard_deviations_follow_the_variances_that_were_found
     above = rng.normal(scale=0.1, size=(40, 40))
     pair = Pair(Grid((0.0, 0.0), (40, 40), 1.0), side(above), side(np.zeros((40, 40))))
     found = 0.1**2 / (2.0 * 0.02**2)
-    np.testing.assert_allclose(pair.standardised(found).std(), 1.0, rtol=0.1)
+    np.testing.assert_allclose(pair.standardised_residual(found).std(), 1.0, rtol=0.1)

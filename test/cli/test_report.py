@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 from limits import PATIENCE
 
-from gpgmap_ros.closure.session import LoopClosure
+from gpgmap_ros.apps.results import closures_text
+from gpgmap_ros.closure import LoopClosure
 from gpgmap_ros.io.run_folder import RunFolder
+from gpgmap_ros.io.trajectory import Trajectory
 from gpgmap_ros.mapping import gpgmap_from_points
-from gpgmap_ros.offline.results import closures_text
-from gpgmap_ros.report.content import Content, closure_views, shrunk
+from gpgmap_ros.report.content import Content, closure_views, layers_of, shrunk, track_of
 from gpgmap_ros.report.encoding import decoded, encoded
 from gpgmap_ros.report.page import page_of
-from gpgmap_ros.viz.rendering import certainty, shade, shaded
+from gpgmap_ros.viz.rendering import certainty, relief_shade, shade_pixels
 
 
 @pytest.fixture(scope="session")
@@ -46,6 +47,7 @@ def read_in(chromium: str, page: Path, folder: Path, x: float, y: float) -> dict
     result = subprocess.run(
         [
             chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1400",
+            "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
             f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000", "--dump-dom", copy.as_uri(),
         ],
         capture_output=True, text=True, timeout=PATIENCE, check=False,
@@ -79,6 +81,7 @@ def test_nothing_leads_out_of_the_page(run_folder: Path) -> None:
     text = (run_folder / "report.html").read_text()
     assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", text)
     assert not re.findall(r"@import|fetch\(|XMLHttpRequest", text)
+    assert len(text) < 5_000_000
     # xml namespaces are names, not places
     assert set(re.findall(r"https?://[\w./]+", text)) <= {"http://www.w3.org/2000/svg"}
 
@@ -106,10 +109,21 @@ def test_names_can_not_break_the_page(chromium: str, tmp_path: Path, title: str)
 
 
 def told_by(
-    chromium: str, page: str, script: str, folder: Path, width: int = 1280, dark: bool = False
+    chromium: str,
+    page: str,
+    script: str,
+    folder: Path,
+    width: int = 1280,
+    dark: bool = False,
+    graphics: str = "--use-angle=swiftshader",
 ) -> dict[str, Any]:
-    """What `script` tells, run in a page that is shown `width` pixels wide, as on a phone."""
-    tell = "const tell = (seen) => parent.document.documentElement.setAttribute('data-seen', JSON.stringify(seen));"
+    """What `script` tells, run in a page that is shown `width` pixels wide, as on a phone.
+
+    graphics: switch of the browser; WebGL by software unless given
+    """
+    # decoding runs beside the page's clock: without ticks that would jump to the end of its time meanwhile
+    tell = """const tick = setInterval(() => {}, 2), tell = (seen) => { clearInterval(tick);
+      parent.document.documentElement.setAttribute("data-seen", JSON.stringify(seen)); };"""
     ready = (
         "for (let k = 0; k < 500 && !document.documentElement.hasAttribute('data-ready'); k++)"
         " await new Promise((done) => setTimeout(done, 20));"
@@ -122,13 +136,163 @@ def told_by(
         [
             chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000",
             f"--blink-settings=preferredColorScheme={0 if dark else 1}", f"--user-data-dir={folder / 'profile'}",
-            "--virtual-time-budget=20000", "--allow-file-access-from-files", "--dump-dom", outer.as_uri(),
+            "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            "--enable-unsafe-swiftshader", graphics,
+            "--virtual-time-budget=60000", "--allow-file-access-from-files", "--dump-dom", outer.as_uri(),
         ],
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     found = re.search(r'data-seen="([^"]*)"', result.stdout)
     assert found, result.stderr[-2000:]
     return json.loads(unescape(found[1]))
+
+
+def a_page_with_everything() -> str:
+    """A hill, a loop around it with odometry that drifts, the truth, and closures of both kinds."""
+    rng = np.random.default_rng(0)
+    xy = rng.uniform(-6.0, 6.0, (20_000, 2))
+    z = 2.0 * np.exp(-(xy**2).sum(axis=1) / 8.0)
+    gpgmap = gpgmap_from_points(np.column_stack([xy, z]), 0.2)
+    angle = np.linspace(0.0, 2.0 * np.pi, 41)
+    truth = np.tile(np.eye(4), (41, 1, 1))
+    truth[:, :3, 3] = np.column_stack([4.0 * np.cos(angle), 4.0 * np.sin(angle), np.full(41, 1.0)])
+    corrected, odometry = truth.copy(), truth.copy()
+    odometry[:, 0, 3] += np.linspace(0.0, 2.0, 41)
+    corrected[:, 1, 3] += 0.1
+    stamps = np.arange(41, dtype=np.int64) * 10**9
+    closures = [
+        LoopClosure(0, 4, np.eye(4), 0.01 * np.eye(6), 0.99, 0.5, True, "it fits"),
+        LoopClosure(1, 3, np.eye(4), np.full((6, 6), np.inf), 0.01, 0.2, False, "it does not fit"),
+        LoopClosure(2, 4, np.eye(4), np.full((6, 6), np.inf), 0.02, 0.2, False, "nor does this"),
+    ]
+    poses = {number: truth[10 * number] for number in range(5)}
+    content = Content(
+        "everything", "test", "A page.",
+        map=layers_of(gpgmap),
+        tracks=[
+            track_of(kind, kind, Trajectory(stamps, poses_of))
+            for kind, poses_of in (("odometry", odometry), ("corrected", corrected), ("truth", truth))
+        ],
+        closures=closure_views(closures, poses, lambda number: gpgmap),
+    )  # fmt: skip
+    return page_of(content)
+
+
+TERRAIN_PIXELS = """
+const pixels = () => {
+  renderTerrain(terrain.gl);
+  const canvas = $("terrain"), copy = document.createElement("canvas");
+  [copy.width, copy.height] = [canvas.width, canvas.height];
+  const context = copy.getContext("2d");
+  context.drawImage(canvas, 0, 0);
+  return context.getImageData(0, 0, copy.width, copy.height).data;
+};
+const share_where = (data, colour) => {
+  let count = 0;
+  for (let k = 0; k < data.length; k += 4)
+    if ([0, 1, 2].reduce((sum, c) => sum + Math.abs(data[k + c] - colour(k, c)), 0) > 12) count++;
+  return count / (data.length / 4);
+};
+const drawn = (data) => share_where(data, (_, c) => [209, 209, 206][c]);
+const differ = (a, b) => share_where(a, (k, c) => b[k + c]);
+"""
+
+
+def test_the_terrain_is_drawn_in_3d(chromium: str, tmp_path: Path) -> None:
+    script = (
+        TERRAIN_PIXELS
+        + """if (!terrain.gl) { tell({ without: true }); return; }
+    const first = pixels(); turnTerrain(1.0, 0.2); const turned = pixels();
+    document.querySelectorAll("#layers button")[1].click(); const uncertain = pixels();
+    const choice = $("exaggeration"); choice.value = "10"; choice.onchange(); const steep = pixels();
+    view.odometry = view.corrected = false; const bare = pixels();
+    tell({ drawn: drawn(first), turned: differ(first, turned), layer: differ(turned, uncertain),
+      steep: differ(uncertain, steep), tracks: differ(steep, bare) });"""
+    )
+    seen = told_by(chromium, a_page_with_everything(), script, tmp_path)
+    if seen.get("without"):
+        pytest.skip("this Chromium has no WebGL")
+    assert seen["drawn"] > 0.15
+    assert seen["turned"] > 0.05
+    assert seen["layer"] > 0.05
+    assert seen["steep"] > 0.02
+    assert 0.0005 < seen["tracks"] < 0.2
+
+
+def test_a_spike_at_the_edge_does_not_flatten_the_terrain(chromium: str, tmp_path: Path) -> None:
+    script = """const mesh = (spike) => { const z = shown.values[0].slice(); z[z.findIndex(Number.isFinite)] = spike;
+      return terrainMesh(data.map, z, data.map.layers[0].limits, null); };
+    const span = (mesh) => Math.max(...mesh.positions.filter((_, k) => k % 3 === 2));
+    tell({ plain: span(mesh(1.0)), spike: span(mesh(5000.0)), triangles: mesh(1.0).triangles.length / 3 });"""
+    seen = told_by(chromium, a_page_with_everything(), script, tmp_path)
+    assert seen["spike"] < 2.5 * seen["plain"]
+    assert seen["triangles"] > 5000
+
+
+def test_without_webgl_the_page_says_so_and_works(chromium: str, tmp_path: Path) -> None:
+    script = """const count = (selector) => document.querySelectorAll(selector).length, message = $("terrain-message");
+    tell({ message: getComputedStyle(message).display, text: message.textContent,
+      tabs: count("#layers button"), charts: count("#charts svg") });"""
+    seen = told_by(chromium, a_page_with_everything(), script, tmp_path, graphics="--disable-3d-apis")
+    assert seen["message"] == "flex"
+    assert seen["text"].startswith("This browser has no WebGL")
+    assert seen["tabs"] == 5
+    assert seen["charts"] == 2
+
+
+def test_maps_and_charts_point_at_the_same_place(chromium: str, tmp_path: Path) -> None:
+    script = """const move = (node, clientX, clientY) =>
+      node.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, pointerId: 1, clientX, clientY }));
+    const rules = () => [...document.querySelectorAll("#charts .rule")].map((node) => node.getAttribute("visibility"));
+    const canvas = $("map"), box = canvas.getBoundingClientRect(), [u, v] = screen(0.0, 4.1);
+    const before = rules();
+    move(canvas, box.left + u, box.top + v);
+    const label = document.querySelector("#charts text.value");
+    const near = { index: linked.index, rules: rules(), text: label.textContent };
+    const [far_u, far_v] = screen(0.0, 0.0);
+    move(canvas, box.left + far_u, box.top + far_v);
+    const far = { index: linked.index, rules: rules() };
+    const chart = document.querySelector("#charts svg"), frame = chart.getBoundingClientRect();
+    move(chart, frame.left + frame.width * 0.999, frame.top + 20);
+    const end = { index: linked.index, at: linkedPosition() };
+    const companion = $("companion"), other = companion.getBoundingClientRect();
+    const [cu, cv] = screen(-4.0, 0.1, companion);
+    move(companion, other.left + cu, other.top + cv);
+    tell({ before, near, far, end, companion: linked.index, cursor: view.cursor });"""
+    seen = told_by(chromium, a_page_with_everything(), script, tmp_path)
+    assert seen["before"] == ["hidden", "hidden"]
+    assert seen["near"]["index"] == 10, (
+        "a quarter around the loop, where the corrected trajectory has y = 4.1"
+    )
+    assert seen["near"]["rules"] == ["visible", "visible"]
+    assert "corrected 1.00" in seen["near"]["text"]
+    assert seen["far"] == {"index": None, "rules": ["hidden", "hidden"]}
+    assert seen["end"]["index"] == 40
+    assert seen["end"]["at"] == pytest.approx([4.0, 0.1], abs=0.01)
+    assert seen["companion"] == 20
+    assert seen["cursor"] == pytest.approx([-4.0, 0.1], abs=0.05)
+
+
+def test_before_and_after_and_what_was_rejected(chromium: str, tmp_path: Path) -> None:
+    script = """const plans = [...document.querySelectorAll("#before-after .plan")].map((node) => node.textContent);
+    const rows = (id) => [...document.querySelectorAll(`#${id} tbody tr`)];
+    const folded = rows("rejected-closures").map((row) => row.checkVisibility());
+    $("rejected-closures").open = true; rows("rejected-closures")[0].click();
+    const words = (selector) => document.querySelector(selector).textContent;
+    tell({ plans, accepted: rows("accepted-closures").length, folded, summary: words("#rejected-closures summary"),
+      caption: words("#closure-view figcaption"), companion: words("#companion-title") });"""
+    seen = told_by(chromium, a_page_with_everything(), script, tmp_path)
+    assert len(seen["plans"]) == 2
+    assert "2.00 m from the truth at the end" in seen["plans"][0]
+    assert "0.10 m from the truth at the end" in seen["plans"][1]
+    assert "loop closure" in seen["plans"][1]
+    assert seen["accepted"] == 1
+    assert seen["folded"] == [False, False]
+    assert seen["summary"] == "2 rejected comparisons"
+    assert seen["caption"].startswith("Rejected: it does not fit") or seen["caption"].startswith(
+        "Rejected: nor"
+    )
+    assert seen["companion"] == "Uncertainty (1 std) [m]"
 
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1280])
@@ -195,8 +359,8 @@ def test_pictures_have_no_rim_either() -> None:
     points = np.column_stack([xy, 10.0 + 0.4 * xy[:, 0] - 0.4 * xy[:, 1] + 0.01 * rng.normal(size=len(xy))])
     gpgmap = gpgmap_from_points(points, 0.1)
     white = np.full((*gpgmap.grid.shape, 3), 200, dtype=np.uint8)
-    light = shade(gpgmap["gradient_x"], gpgmap["gradient_y"])
-    pixels = shaded(white, light, certain=certainty(gpgmap))[..., 0]
+    light = relief_shade(gpgmap["gradient_x"], gpgmap["gradient_y"])
+    pixels = shade_pixels(white, light, certain=certainty(gpgmap))[..., 0]
     x, y = np.meshgrid(gpgmap.grid.x, gpgmap.grid.y)
     inside = float(np.median(pixels[np.hypot(x, y) < 3.0]))
     assert inside > 215.0, "the slope faces the light"
@@ -204,7 +368,7 @@ def test_pictures_have_no_rim_either() -> None:
     assert len(edge) > 200
     assert edge.min() > 180.0
     assert edge.max() < inside + 12.0
-    assert shaded(white, light)[..., 0][gpgmap.known].min() < 100.0, "without it there is a rim"
+    assert shade_pixels(white, light)[..., 0][gpgmap.known].min() < 100.0, "without it there is a rim"
 
 
 def test_nothing_is_said_of_corrections_where_nothing_was_compared() -> None:

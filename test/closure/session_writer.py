@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpgmap_ros.closure import ClosureConfig, LoopCloser
-from gpgmap_ros.closure.consistency import Closure
-from gpgmap_ros.closure.stations import Found
+from gpgmap_ros.closure import ClosureConfig, LoopCloser, LoopClosure
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
 from gpgmap_ros.mapping.submaps import Submap, Track
 
@@ -41,12 +39,13 @@ def write_submaps(path: Path, announcements: Connection) -> None:
     ground = hills()
     closer = LoopCloser.load(path, CONFIG, lambda _: ground) if path.exists() else LoopCloser(CONFIG)
     while True:
-        number = len(closer.stations)
+        number = len(closer.nodes)
         closer.add(submap_of(number, ground))
         if number:
-            pair = (number - 1, number)
-            closure = Closure(str(number), str(number - 1), shifted(4.0), np.eye(6))
-            closer._found[pair] = Found(closure, 0.1, float(number), 0.5, False, f"refused {number}")
-            closer._compared[number] = [pair]
+            why = f"refused {number}"
+            closure = LoopClosure(
+                number - 1, number, shifted(4.0), np.eye(6), 0.1, 0.5, False, why, float(number)
+            )
+            closer._graph.insert_closures([closure])
         closer.keep(path)
         announcements.send(number)

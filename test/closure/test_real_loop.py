@@ -16,9 +16,9 @@ from gpgmap_ros.closure import ClosureDatabase, PosePrior, register
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.io.bags import STORE, read_raw
-from gpgmap_ros.io.pointcloud2 import read_xyz
 from gpgmap_ros.mapping.submaps import Submap
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.sensing.pointcloud2 import read_xyz
+from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 DRIFT = (3.423, 0.848, 1.144, 0.72, -0.29, -1.62)
 """At the last pose, by GICP of all points of the last and the first scans (benchmark/closure_loop.py): x, y, z (m),
@@ -77,7 +77,7 @@ def test_the_database_finds_it_and_nothing_else(drive):
     accepted = [
         (submap.id, name)
         for submap in submaps[-ENDS:]
-        for name, found in database.closures(submap.gpgmap, most=ENDS)
+        for name, found in database.closures(submap.gpgmap, max_matches=ENDS)
         if found.accepted
     ]
     assert accepted == [(submaps[-1].id, str(submaps[0].id))]

@@ -29,7 +29,7 @@ def test_sum_mean_and_transformation_have_the_moments_of_samples():
         (ONE + OTHER, a + b),
         (mean_of([ONE, OTHER]), (a + b) / 2.0),
         (3.0 * ONE + 1.0, 3.0 * a + 1.0),
-        (ONE.transformed(A, [1.0, 2.0]), a @ A.T + [1.0, 2.0]),
+        (ONE.transform(A, [1.0, 2.0]), a @ A.T + [1.0, 2.0]),
         (ONE.marginal([2, 0]), a[:, [2, 0]]),
     ):
         size = float(np.abs(found.covariance).max())
@@ -65,10 +65,16 @@ def test_a_singular_gaussian_can_be_sampled_and_has_no_density():
         (lambda: ONE.marginal([0, 0]), "different"),
         (lambda: ONE.conditional([0, 1, 2, 3], np.zeros(4)), "none is left"),
         (lambda: ONE.conditional([0], [1.0, 2.0]), "shape"),
-        (lambda: ONE.transformed(np.eye(3)), "4 columns"),
+        (lambda: ONE.transform(np.eye(3)), "4 columns"),
         (lambda: mean_of([]), "at least one"),
     ],
 )
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_old_name_of_transform_warns():
+    with pytest.warns(DeprecationWarning, match="use Gaussian.transform"):
+        old = ONE.transformed(np.eye(len(ONE)))
+    np.testing.assert_array_equal(old.mean, ONE.mean)

@@ -44,7 +44,7 @@ def test_a_decoder_that_dies_is_an_error_and_the_next_file_works(tmp_path: Path)
     next(pieces)
     assert decoder._process is not None
     os.kill(decoder._process.pid, signal.SIGABRT)
-    with pytest.raises(PointFileError, match=r"a\.laz: can't be read: its decoder was ended by SIGABRT"):
+    with pytest.raises(PointFileError, match=r"a\.laz: cannot be read: its decoder was ended by SIGABRT"):
         list(pieces)
     assert sum(len(piece) for piece in source.pieces()) == len(xyz)
 
@@ -98,7 +98,7 @@ def test_a_truncated_file_says_so(tmp_path: Path, suffix: str) -> None:
 def test_missing_classes_are_answered_with_those_there_are(tmp_path: Path) -> None:
     write_las(tmp_path / "a.laz")
     source = open_points(tmp_path / "a.laz", classes=(2, 9))
-    reason = r"no points of class 2, 9 in it; its classes are 5 \(4,000 points\), 6 \(1,000 points\)"
+    reason = r"no points of class 2, 9; its classes are 5 \(4,000 points\), 6 \(1,000 points\)"
     for read in (lambda: source.sample(100), lambda: list(source.pieces())):
         with pytest.raises(NoPointsError, match=reason):
             read()

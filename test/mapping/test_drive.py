@@ -11,7 +11,7 @@ from gpgmap_ros.demo.drive import Frame, drive, sensor_mount, start_pose
 from gpgmap_ros.demo.terrain import Terrain, rover_terrain
 from gpgmap_ros.geometry import apply
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 CONFIG = with_settings(
     Config(),

@@ -6,14 +6,14 @@ import numpy as np
 
 from gp_core.grid import Grid, GridPosterior
 from gpgmap_ros.config import GateConfig
-from gpgmap_ros.mapping.gate import InnovationGate, Surface, Verdict, overlap
+from gpgmap_ros.mapping.gate import GateResult, InnovationGate, PosteriorSnapshot, overlap
 
 GRID = Grid((0.0, 0.0), (4, 6), 0.5)
 CONFIG = GateConfig(enabled=True, threshold=3.0, tolerance=0.2, confirmations=3)
 SLOPE = 0.2
 
 
-def surface(grid: Grid = GRID) -> Surface:
+def surface(grid: Grid = GRID) -> PosteriorSnapshot:
     """z = 0.2 x, known to 1 cm but for cell (0, 0)."""
     x, _ = np.meshgrid(grid.x, grid.y)
     gradient = np.zeros((*grid.shape, 2))
@@ -22,7 +22,7 @@ def surface(grid: Grid = GRID) -> Surface:
     posterior = GridPosterior(SLOPE * x, variance, gradient, np.full((*grid.shape, 2), 1e-4), grid)
     known = np.ones(grid.shape, dtype=bool)
     known[0, 0] = False
-    return Surface(posterior, known, 0)
+    return PosteriorSnapshot(posterior, known, 0)
 
 
 def points(*places: tuple[float, float, float]) -> np.ndarray:
@@ -32,8 +32,10 @@ def points(*places: tuple[float, float, float]) -> np.ndarray:
     return xyz
 
 
-def judge(gate: InnovationGate, xyz: np.ndarray, on: Surface | None = None, grid: Grid = GRID) -> Verdict:
-    return gate.judge(xyz, np.full(len(xyz), 0.02**2), on or surface(), grid)
+def judge(
+    gate: InnovationGate, xyz: np.ndarray, on: PosteriorSnapshot | None = None, grid: Grid = GRID
+) -> GateResult:
+    return gate.apply(xyz, np.full(len(xyz), 0.02**2), on or surface(), grid)
 
 
 def gate(**changes: float) -> InnovationGate:
@@ -104,12 +106,12 @@ def test_clouds_that_contradict_each_other_confirm_nothing() -> None:
 def test_counts_move_with_the_window_and_old_surfaces_still_count() -> None:
     this, xyz = gate(), points((1.6, 0.7, 1.0))
     judge(this, xyz)
-    judge(this, xyz, grid=GRID.moved(1, 2))
+    judge(this, xyz, grid=GRID.shift(1, 2))
     assert this.disputed == 1
-    verdict = judge(this, xyz, grid=GRID.moved(-1, 1))
+    verdict = judge(this, xyz, grid=GRID.shift(-1, 1))
     np.testing.assert_allclose(verdict.released, [[1.75, 0.75]])
     judge(this, xyz)
-    judge(this, xyz, grid=GRID.moved(50, 50))
+    judge(this, xyz, grid=GRID.shift(50, 50))
     assert this.disputed == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 from gp_core.grid import Grid
 from gpgmap_ros.config import Config, TraversabilityConfig, VisualConfig
-from gpgmap_ros.mapping import GPGMap, layers
+from gpgmap_ros.mapping import GPGMap, derived_layers
+from gpgmap_ros.mapping.layers import LAYERS
 
 GRID = Grid((0.0, 0.0), (4, 6), 0.5)
 
@@ -77,21 +79,22 @@ def test_the_visual_has_one_scale_and_masks_what_is_uncertain() -> None:
     visual = plane(config=config)["gradient_visual"]
     assert visual.dtype == np.uint8
     assert visual[0, 0] == round(1 + 254 * 0.25)
-    assert visual[1, 2] == layers.MASKED
-    assert visual[3, 5] == layers.MASKED
-    assert plane(0.0, 0.0, config=config)["gradient_visual"][0, 0] == layers.FLATTEST
-    assert plane(30.0, 0.0, config=config)["gradient_visual"][0, 0] == layers.STEEPEST
+    assert visual[1, 2] == derived_layers.MASKED
+    assert visual[3, 5] == derived_layers.MASKED
+    assert plane(0.0, 0.0, config=config)["gradient_visual"][0, 0] == derived_layers.FLATTEST
+    assert plane(30.0, 0.0, config=config)["gradient_visual"][0, 0] == derived_layers.STEEPEST
 
 
 def test_layers_are_computed_once_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    original = layers.DERIVED["slope"]
+    original = LAYERS["slope"].formula
+    assert original is not None
 
     def counted(stack: object, settings: object) -> np.ndarray:
         calls.append(1)
         return original(stack, settings)
 
-    monkeypatch.setitem(layers.DERIVED, "slope", counted)
+    monkeypatch.setitem(LAYERS, "slope", dataclasses.replace(LAYERS["slope"], formula=counted))
     gpgmap = plane()
     assert "slope" in gpgmap.layers
     assert not calls

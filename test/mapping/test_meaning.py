@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gp_core.grid import GridPosterior
 from gpgmap_ros.config import Config, with_settings
-from gpgmap_ros.mapping.archive import ArchiveError, read_archive, write_archive
+from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.map_file import load_map, save_map
 from gpgmap_ros.mapping.submap_store import SubmapStore
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
+from gpgmap_ros.storage.archive import ArchiveError, read_archive, write_archive
 
 Change = Callable[[dict[str, Any], dict[str, Any]], None]
 CONFIG = with_settings(
@@ -116,6 +118,38 @@ def test_what_was_saved_is_accepted(files: Path) -> None:
     assert SubmapStore(files / "submaps", CONFIG).load(0).id == 0
 
 
+def test_a_map_of_another_kernel_is_refused_by_name(files: Path, tmp_path: Path) -> None:
+    rough = with_settings(CONFIG, {"mapping.kernel": "matern32"})
+    with pytest.raises(ArchiveError, match=r"mapping\.kernel rbf \(here matern32\)"):
+        load_map(files / "map.npz", rough)
+    elevation_map = ElevationMap(rough.mapping, (0.0, 0.0))
+    xyz = np.random.default_rng(0).uniform(-2.0, 2.0, (5000, 3))
+    elevation_map.add(xyz, np.full(len(xyz), 0.01))
+    save_map(tmp_path / "map.npz", elevation_map, rough, 2, 1)
+    with pytest.raises(ArchiveError, match=r"mapping\.kernel matern32 \(here rbf\)"):
+        load_map(tmp_path / "map.npz", CONFIG)
+    with pytest.raises(ArchiveError, match=r"mapping\.rough_length 30\.0 \(here 20\.0\)"):
+        load_map(tmp_path / "map.npz", with_settings(rough, {"mapping.rough_length": 20.0}))
+    loaded = load_map(tmp_path / "map.npz", rough).elevation_map
+    assert_same_map(loaded.posterior(), elevation_map.posterior())
+
+
+def test_a_map_from_before_there_was_a_choice_of_kernels_is_an_rbf_map(files: Path, tmp_path: Path) -> None:
+    def drop(values: dict[str, Any], arrays: dict[str, Any]) -> None:
+        for name in ("kernel", "rough_length"):
+            del values["settings"][f"mapping.{name}"]
+
+    path = repaired(files / "map.npz", "map", tmp_path / "map.npz", drop)
+    assert load_map(path, CONFIG).stamp == 3 * 10**9
+    with pytest.raises(ArchiveError, match=r"mapping\.kernel rbf \(here matern52\)"):
+        load_map(path, with_settings(CONFIG, {"mapping.kernel": "matern52"}))
+
+
+def assert_same_map(found: GridPosterior, expected: GridPosterior) -> None:
+    np.testing.assert_allclose(found.mean, expected.mean, atol=0.01 * np.sqrt(expected.variance.min()))
+    np.testing.assert_allclose(found.variance, expected.variance, rtol=0.01)
+
+
 @pytest.mark.parametrize("change", WRONG_MAPS.values(), ids=WRONG_MAPS)
 def test_a_map_that_makes_no_sense_is_refused(files: Path, tmp_path: Path, change: Change) -> None:
     path = repaired(files / "map.npz", "map", tmp_path / "map.npz", change)
@@ -185,14 +219,14 @@ def with_header(path: Path, to: Path, header: bytes) -> Path:
 
 def test_a_header_nested_without_end_is_refused(files: Path, tmp_path: Path) -> None:
     path = with_header(files / "map.npz", tmp_path / "map.npz", b"[" * 100_000)
-    with pytest.raises(ArchiveError, match=r"map\.npz: damaged or no map file"):
+    with pytest.raises(ArchiveError, match=r"map\.npz: damaged, or not a map file"):
         load_map(path, CONFIG)
 
 
 def test_a_number_of_too_many_digits_is_refused(files: Path, tmp_path: Path) -> None:
     header = json.dumps({"kind": "map", "version": 1, "values": {}})[:-2] + '"stamp": ' + "9" * 5000 + "}}"
     path = with_header(files / "map.npz", tmp_path / "map.npz", header.encode())
-    with pytest.raises(ArchiveError, match=r"map\.npz: damaged or no map file"):
+    with pytest.raises(ArchiveError, match=r"map\.npz: damaged, or not a map file"):
         load_map(path, CONFIG)
 
 
@@ -208,7 +242,7 @@ def test_a_small_file_that_declares_too_much_is_refused_unread(tmp_path: Path) -
     path = tmp_path / "map.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         file.writestr("weights.npy", bytes(40 << 20))
-    with pytest.raises(ArchiveError, match=r"declares 41,943,040 bytes, at most [\d,]+ make sense here"):
+    with pytest.raises(ArchiveError, match=r"declares 41,943,040 bytes; at most [\d,]+ are expected here"):
         load_map(path, CONFIG)
 
 
@@ -240,7 +274,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     ended = threading.Event()
 
     def read() -> None:
-        with pytest.raises(ArchiveError, match="it is no regular file"):
+        with pytest.raises(ArchiveError, match="it is not a regular file"):
             load_map(path, CONFIG)
         ended.set()
 

@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 from gpgmap_ros.config import ConfigError, NoiseConfig
 from gpgmap_ros.mapping.noise import (
     PRESETS,
-    checked_pose_covariance,
+    check_pose_covariance,
     height_variance,
     pose_height_variance,
     sensor_model,
@@ -92,13 +92,13 @@ def test_a_shared_error_does_not_average_out() -> None:
 
 
 def test_pose_covariances_are_checked() -> None:
-    assert checked_pose_covariance(None) is None
-    assert checked_pose_covariance([-1.0] + [0.0] * 35) is None
-    np.testing.assert_array_equal(checked_pose_covariance(np.eye(6).ravel()), np.eye(6))
+    assert check_pose_covariance(None) is None
+    assert check_pose_covariance([-1.0] + [0.0] * 35) is None
+    np.testing.assert_array_equal(check_pose_covariance(np.eye(6).ravel()), np.eye(6))
     for bad, message in (
         (np.zeros(35), "6 x 6"),
         (np.full(36, np.nan), "not finite"),
         (-0.5 * np.eye(6), "negative variances"),
     ):
         with pytest.raises(ValueError, match=message):
-            checked_pose_covariance(bad)
+            check_pose_covariance(bad)

@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from gpgmap_ros.config import Config, MappingConfig, SubmapConfig
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.map_products import read_map_npz, write_geotiffs, write_map_npz
-from gpgmap_ros.mapping import GPGMap, StitchError, stitch, stitched_tiles, stitching
+from gpgmap_ros.mapping import GPGMap, StitchError, stitch, stitch_tiles, stitching
 from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder
 
 Array = NDArray[np.float64]
@@ -32,7 +32,7 @@ def submap(id: int, slope: float, T_map_submap: Array | None = None, bumps: floa
     z = slope * xy[:, 0] + bumps * np.sin(0.8 * xy[:, 0]) * np.cos(0.6 * xy[:, 1])
     builder = SubmapBuilder(CONFIG, T, stamp=1, session=1)
     builder.add(np.column_stack([xy, z]), np.full(len(xy), 0.02**2), T, 1)
-    found = builder.finished(id, "request")
+    found = builder.finish(id, "request")
     assert found is not None
     return found
 
@@ -81,7 +81,7 @@ def test_it_is_what_a_wrong_pose_does_to_the_heights() -> None:
         covariance = np.outer(error, error)
         stated = stitch([one], {0: T}, CONFIG, covariances={0: covariance})
         wrong = stitch([one], {0: moved}, CONFIG)
-        row, column = stitching.cells_between(wrong.grid, true.grid)
+        row, column = stitching.cell_offset(wrong.grid, true.grid)
         rows, columns = np.nonzero(inner(true))
         found = wrong["elevation"][rows + row, columns + column] - true["elevation"][rows, columns]
         expected = np.sqrt(stated["pose_variance"][rows, columns])
@@ -110,10 +110,10 @@ def test_the_surface_and_its_own_variance_stay_as_they_are(monkeypatch: pytest.M
         np.testing.assert_array_equal(uncertain[name], certain[name])
     assert (np.isfinite(uncertain["pose_variance"]) == uncertain.known).all()
     monkeypatch.setattr(stitching, "TILE_CELLS", 20)
-    tiles = list(stitched_tiles([one], {0: np.eye(4)}, CONFIG, covariances={0: horizontal(30.0)}))
+    tiles = list(stitch_tiles([one], {0: np.eye(4)}, CONFIG, covariances={0: horizontal(30.0)}))
     assert len(tiles) > 4
     for tile in tiles:
-        row, column = stitching.cells_between(uncertain.grid, tile.grid)
+        row, column = stitching.cell_offset(uncertain.grid, tile.grid)
         same = uncertain["pose_variance"][
             row : row + tile.grid.shape[0], column : column + tile.grid.shape[1]
         ]

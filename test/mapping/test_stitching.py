@@ -18,11 +18,12 @@ from gpgmap_ros.mapping import (
     StitchError,
     SubmapStore,
     stitch,
-    stitched_tiles,
+    stitch_tiles,
     stitching,
 )
-from gpgmap_ros.mapping.archive import read_archive, write_archive
+from gpgmap_ros.mapping.coarse_ground import CoarseGround
 from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder
+from gpgmap_ros.storage.archive import read_archive, write_archive
 
 Array = NDArray[np.float64]
 
@@ -62,7 +63,7 @@ def submap_at(id: int, T_world_submap: Array, points: Array, config: Config = CO
     """What the robot makes of the points when it thinks that its frame stands upright at its own origin."""
     builder = SubmapBuilder(config, np.eye(4), stamp=10 + id, session=10)
     builder.add(apply(inverse(T_world_submap), points), np.full(len(points), NOISE**2), np.eye(4), 10 + id)
-    submap = builder.finished(id, "request")
+    submap = builder.finish(id, "request")
     assert submap is not None
     return submap
 
@@ -119,6 +120,15 @@ def test_it_equals_mapping_everything_at_once(stitched: stitching.GPGMap) -> Non
     assert 0.7 < np.sqrt(np.mean(z**2)) < 1.4
 
 
+def test_the_kernel_is_that_of_the_submaps(
+    submaps: list[Submap], poses: dict[int, Array], stitched: stitching.GPGMap
+) -> None:
+    config = dataclasses.replace(CONFIG, mapping=dataclasses.replace(CONFIG.mapping, kernel="matern32"))
+    gpgmap = stitch(submaps, poses, config)
+    for layer in ("elevation", "variance", "gradient_x_variance"):
+        np.testing.assert_array_equal(gpgmap[layer], stitched[layer])
+
+
 def test_a_corrected_pose_mends_the_map(
     submaps: list[Submap], poses: dict[int, Array], stitched: stitching.GPGMap
 ) -> None:
@@ -144,7 +154,7 @@ def test_tiles_join_without_a_step_on_a_hillside(monkeypatch: pytest.MonkeyPatch
     submap = submap_at(0, np.eye(4), hill)
     whole = stitch([submap], {0: np.eye(4)}, CONFIG)
     monkeypatch.setattr(stitching, "TILE_CELLS", 23)
-    tiles = list(stitched_tiles([submap], {0: np.eye(4)}, CONFIG))
+    tiles = list(stitch_tiles([submap], {0: np.eye(4)}, CONFIG))
     assert len(tiles) == 16
     cut = stitch([submap], {0: np.eye(4)}, CONFIG)
     assert cut.grid == whole.grid
@@ -161,7 +171,7 @@ def test_the_ground_at_large_follows_hills_and_knows_its_slope() -> None:
     grid = stitching.Grid((0.0, 0.0), (100, 200), 0.5)
     rng = np.random.default_rng(1)
     xy = rng.uniform(0.0, 1.0, (20000, 2)) * [60.0, 50.0]  # nothing is known of the eastern part
-    ground = stitching.Ground([np.column_stack([xy, 0.4 * xy[:, 0] - 0.2 * xy[:, 1] + 300.0])], grid, 10.0)
+    ground = CoarseGround([np.column_stack([xy, 0.4 * xy[:, 0] - 0.2 * xy[:, 1] + 300.0])], grid, 10.0)
     inner = rng.uniform(5.0, 45.0, (200, 2))
     np.testing.assert_allclose(ground.height(inner), 0.4 * inner[:, 0] - 0.2 * inner[:, 1] + 300.0, atol=2.5)
     everywhere = rng.uniform(0.0, 1.0, (200, 2)) * [99.9, 49.9]
@@ -197,7 +207,7 @@ def test_only_the_submaps_with_a_pose_are_stitched(submaps: list[Submap], poses:
     one = stitch(submaps, {1: poses[1]}, CONFIG)
     assert one.known.sum() < 0.6 * stitch(submaps, poses, CONFIG).known.sum()
     assert one.stamp == submaps[1].last_stamp
-    with pytest.raises(StitchError, match="no submap with a pose"):
+    with pytest.raises(StitchError, match="no submap has a pose"):
         stitch(submaps, {}, CONFIG)
 
 
@@ -208,7 +218,7 @@ def test_a_map_that_is_too_large_is_refused_with_the_remedy(
     with pytest.raises(StitchError, match=r"cells of 1\.\d m or more, or stitch tile by tile"):
         stitch(submaps, far, CONFIG)
     # tile by tile it does, and only where there is something
-    tiles = list(stitched_tiles(submaps, far, CONFIG))
+    tiles = list(stitch_tiles(submaps, far, CONFIG))
     assert 2 <= len(tiles) <= 8
     assert any(tile.known[0].any() or tile.known.any() for tile in tiles)
     coarse = stitch(submaps, far, CONFIG, resolution=4.0)
@@ -322,3 +332,10 @@ def test_files_of_an_earlier_version_are_read_but_not_stitched(tmp_path: Path, s
     write_archive(path, "submap", values | {"format": 2}, kept)
     with pytest.raises(ArchiveError, match="missing"):
         SubmapStore(tmp_path, CONFIG).load(0)
+
+
+def test_the_former_name_of_stitch_tiles_still_works_and_says_so() -> None:
+    from gpgmap_ros import mapping
+
+    with pytest.warns(DeprecationWarning, match=r"use gpgmap_ros\.mapping\.stitching\.stitch_tiles"):
+        assert mapping.stitched_tiles is stitch_tiles

@@ -13,8 +13,14 @@ from gpgmap_ros.config import Config, ConfigError, FilterConfig, MappingConfig, 
 from gpgmap_ros.geometry import apply, inverse
 from gpgmap_ros.mapping import ArchiveError, SubmapStore
 from gpgmap_ros.mapping.layers import BASE
-from gpgmap_ros.mapping.submaps import SubmapBuilder, cropped, gravity_aligned, submap_mapping, yaw_of
-from gpgmap_ros.pipeline import EndedSubmap, MappingPipeline
+from gpgmap_ros.mapping.submaps import (
+    SubmapBuilder,
+    align_with_gravity,
+    crop_to_known,
+    submap_mapping,
+    yaw_of,
+)
+from gpgmap_ros.slam.mapping_pipeline import EndedSubmap, MappingPipeline
 
 CONFIG = Config(
     mapping=MappingConfig(resolution=0.2, size_x=4.0, size_y=4.0, length_scale=0.8, relief_std=0.5),
@@ -29,12 +35,13 @@ def test_submaps_are_coarser_than_the_map_and_never_finer() -> None:
     assert (own.size_x, own.size_y) == (60.0, 60.0)
     assert (own.resolution, own.length_scale) == (0.3, 1.0)
     assert Config().mapping.resolution == 0.1  # that of the map around the robot is its own
+    assert submap_mapping(Config(mapping=MappingConfig(kernel="matern32"))) == own  # loop closures rely on it
     coarse = Config(mapping=MappingConfig(resolution=0.5, length_scale=2.0))
     assert (submap_mapping(coarse).resolution, submap_mapping(coarse).length_scale) == (0.5, 2.0)
     builder = SubmapBuilder(Config(), np.eye(4), 0, 0)
     xy = np.random.default_rng(0).uniform(-3.0, 3.0, (2000, 2))
     builder.add(np.column_stack([xy, ground(*xy.T)]), np.full(2000, VARIANCE), np.eye(4), 1)
-    submap = builder.finished(0, "request")
+    submap = builder.finish(0, "request")
     assert submap is not None
     assert submap.gpgmap.grid.resolution == 0.3
 
@@ -68,8 +75,8 @@ def ground_points(T_map_robot: np.ndarray, seed: int, count: int = 1500) -> np.n
 
 def test_the_anchor_keeps_place_and_heading_and_stands_upright() -> None:
     T = pose(3.0, -2.0, 2.5, z=7.0, pitch=0.4)
-    np.testing.assert_allclose(gravity_aligned(T), pose(3.0, -2.0, 2.5, z=7.0), atol=1e-12)
-    assert np.linalg.det(gravity_aligned(T)[:3, :3]) == pytest.approx(1.0)
+    np.testing.assert_allclose(align_with_gravity(T), pose(3.0, -2.0, 2.5, z=7.0), atol=1e-12)
+    assert np.linalg.det(align_with_gravity(T)[:3, :3]) == pytest.approx(1.0)
     assert yaw_of(pose(0.0, 0.0, -3.1)) == pytest.approx(-3.1)
     upright = pose(0.0, 0.0, 0.7, pitch=-math.pi / 2)  # x looks up, y still says where left is
     assert yaw_of(upright) == pytest.approx(0.7)
@@ -82,7 +89,7 @@ def test_a_submap_is_the_terrain_in_its_own_frame() -> None:
         here = pose(50.0 + 0.2 * k, 20.0, 2.0, z=5.0)
         points = ground_points(here, k, 4000)
         builder.add(points, np.full(len(points), VARIANCE), here, stamp=10 + k)
-    submap = builder.finished(3, "request")
+    submap = builder.finish(3, "request")
     assert submap is not None
     assert (submap.id, submap.session, submap.first_stamp, submap.last_stamp) == (3, 4, 10, 11)
     assert submap.distance == pytest.approx(0.2)
@@ -140,7 +147,7 @@ def test_the_area_is_that_of_the_cells_seen() -> None:
 
 
 def test_a_submap_in_which_nothing_is_known_is_none() -> None:
-    assert SubmapBuilder(CONFIG, pose(0, 0, 0), 0, 0).finished(0, "request") is None
+    assert SubmapBuilder(CONFIG, pose(0, 0, 0), 0, 0).finish(0, "request") is None
 
 
 def test_cropping_keeps_every_known_cell_where_it_is() -> None:
@@ -148,7 +155,7 @@ def test_cropping_keeps_every_known_cell_where_it_is() -> None:
     points = ground_points(pose(0.6, -0.4, 0), 0)
     builder.add(points, np.full(len(points), VARIANCE), pose(0, 0, 0), 0)
     whole = builder._map.gpgmap()
-    part = cropped(whole)
+    part = crop_to_known(whole)
     assert part is not None
     assert part.known.sum() == whole.known.sum()
     assert part.grid.shape < whole.grid.shape

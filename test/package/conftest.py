@@ -15,6 +15,22 @@ FOLDERS = ("gp_core", "gpgmap_ros", "launch", "config", "rviz", "resource", "req
 FILES = ("setup.py", "setup.cfg", "package.xml", "pyproject.toml", "README.md")
 
 
+def copy_sources(root: Path, target: Path) -> None:
+    """Copy what a build reads, and nothing that a build has left."""
+    for name in FOLDERS:
+        shutil.copytree(root / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
+        shutil.copy(root / name, target / name)
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    """A copy of the sources, for builds that write beside them."""
+    folder = tmp_path_factory.mktemp("sources")
+    copy_sources(root, folder)
+    return folder
+
+
 def clean_environment(root: Path) -> dict[str, str]:
     """The environment as it is, with its own tools first and without the sources on the module path."""
     environment = dict(os.environ)
@@ -37,10 +53,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     folder = tmp_path_factory.mktemp("Öde Gegend")
     source = folder / "src" / "gpgmap_ros"
     source.mkdir(parents=True)
-    for name in FOLDERS:
-        shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in FILES:
-        shutil.copy(root / name, source / name)
+    copy_sources(root, source)
     # next to them, as in a clone: colcon must not take the interface definitions for packages
     shutil.copytree(root / "interfaces", source / "interfaces")
     built = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -36,11 +37,27 @@ def manifest(root: Path) -> ElementTree.Element:
     return ElementTree.parse(root / "package.xml").getroot()
 
 
+def changelog(root: Path) -> str:
+    return (root / "CHANGELOG.md").read_text()
+
+
 def test_one_version(root: Path) -> None:
     assert manifest(root).findtext("version") == gpgmap_ros.__version__
     citation = yaml.safe_load((root / "CITATION.cff").read_text())
     assert citation["version"] == gpgmap_ros.__version__
     assert citation["license"] == manifest(root).findtext("license")
+    (newest,) = re.findall(r"^## Unreleased$.*?^## (\S+) - (\S+)$", changelog(root), re.MULTILINE | re.DOTALL)
+    assert newest == (gpgmap_ros.__version__, str(citation["date-released"]))
+
+
+def test_the_version_has_one_home(root: Path) -> None:
+    written = [
+        path.relative_to(root).as_posix()
+        for package in ("gp_core", "gpgmap_ros")
+        for path in (root / package).rglob("*.py")
+        if re.search(r"^__version__ = ", path.read_text(), re.MULTILINE)
+    ]
+    assert written == ["gp_core/__init__.py"]
 
 
 def test_one_address(root: Path) -> None:
@@ -58,6 +75,34 @@ def test_templates_ask_for_the_doctor(root: Path) -> None:
     templates = [*sorted((folder / "ISSUE_TEMPLATE").glob("*.md")), folder / "pull_request_template.md"]
     assert len(templates) >= 3
     assert all("`gpgmap doctor`" in path.read_text() for path in templates)
+
+
+WORKFLOW_COMMANDS = {
+    "checks.yml": "make PYTHON=python lint",
+    "tests.yml": "make PYTHON=python test",
+    "colcon.yml": "colcon build --packages-select gpgmap_ros",
+    "docs.yml": "make PYTHON=python docs",
+    "wheels.yml": "python -m build",
+}
+
+
+def test_workflows_run_what_they_are_named_for(root: Path) -> None:
+    folder = root / ".github" / "workflows"
+    assert {path.name for path in folder.iterdir()} == set(WORKFLOW_COMMANDS)
+    for name, command in WORKFLOW_COMMANDS.items():
+        text = (folder / name).read_text()
+        steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
+        assert any(command in step.get("run", "") for step in steps), name
+        assert all(re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"]) for step in steps if "uses" in step), (
+            name
+        )
+        assert "secrets." not in text
+
+
+def test_workflows_test_every_supported_python(root: Path) -> None:
+    jobs = yaml.safe_load((root / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.11", "3.12"]
+    assert any("test-robot" in step.get("run", "") for step in jobs["robot"]["steps"])
 
 
 def test_hooks_run_what_make_lint_runs(root: Path) -> None:
@@ -99,7 +144,7 @@ def test_a_robot_without_a_screen_needs_no_rviz(root: Path) -> None:
 
 def test_every_dependency_has_its_reason(root: Path) -> None:
     text = (root / "docs" / "dependencies.md").read_text()
-    for name in ("build.in", "runtime.in", "run.in", "dev.in"):
+    for name in ("build.in", "runtime.in", "run.in", "dev.in", "docs.in"):
         missing = {item for item in named(root / "requirements" / name) if f"`{item}`" not in text}
         assert not missing, (
             f"docs/dependencies.md says nothing about {sorted(missing)} of requirements/{name}"
@@ -112,6 +157,7 @@ def test_the_locks_hold_what_is_named(root: Path) -> None:
         ("runtime", "run"),
         ("run", "run"),
         ("dev", "dev"),
+        ("docs", "docs"),
         ("ros", "ros"),
         ("robot", "robot"),
         ("lock", "lock"),
@@ -137,11 +183,11 @@ def test_the_locks_agree(root: Path) -> None:
     assert same == {line.split(" ;")[0] for line in run}
 
 
-def test_readme_names_every_launch_argument(root: Path) -> None:
+def test_every_launch_argument_is_documented(root: Path) -> None:
     launch = (root / "launch" / "gpgmap.launch.py").read_text()
     arguments = re.findall(r'^    \("(\w+)", ', launch, re.MULTILINE)
     assert len(arguments) >= 9
-    text = (root / "README.md").read_text()
+    text = (root / "docs" / "ros.md").read_text()
     missing = [name for name in arguments if f"`{name}`" not in text]
     assert not missing
 
@@ -161,7 +207,7 @@ def test_one_oldest_python(root: Path) -> None:
 def test_the_robot_lacks_what_rosdep_lacks(root: Path) -> None:
     """`make test-robot` means something only while nothing of pip's own sneaks in."""
     locked = (root / "requirements" / "robot.lock.txt").read_text().lower()
-    for name in ("gtsam", "rosbags", "laspy", "lazrs"):
+    for name in ("gtsam", "rosbags", "laspy", "lazrs", "open3d-cpu"):
         assert not re.search(rf"^{name}==", locked, re.MULTILINE), name
 
 
@@ -171,3 +217,12 @@ def test_the_launch_file_knows_every_kind_of_sensor(root: Path) -> None:
     (choices,) = [item.choices for item in settings() if item.name == "noise.sensor"]
     assert tuple(re.findall(r'"(\w+)"', listed)) == choices
     assert all((root / "config" / f"{sensor}.yaml").is_file() for sensor in choices)
+
+
+def test_the_hook_for_types_covers_both_packages(root: Path) -> None:
+    (local,) = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())["repos"]
+    (pattern,) = [hook["files"] for hook in local["hooks"] if hook["id"] == "mypy"]
+    assert all(re.search(pattern, f"{package}/a.py") for package in ("gp_core", "gpgmap_ros"))
+    settings_of_mypy = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert settings_of_mypy["packages"] == ["gp_core", "gpgmap_ros"]
+    assert settings_of_mypy["strict"]

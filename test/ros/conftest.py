@@ -31,9 +31,15 @@ def leave_no_shared_memory() -> Iterator[None]:
     remove_abandoned_segments()
 
 
+@pytest.fixture(scope="session")
+def domain_ids() -> Iterator[int]:
+    """Domains in turn, for a node of its own."""
+    return _domains
+
+
 @pytest.fixture
-def ros_environment(tmp_path: Path) -> dict[str, str]:
-    environment = isolated_ros_environment(tmp_path / "logs", domain_id=next(_domains))
+def ros_environment(tmp_path: Path, domain_ids: Iterator[int]) -> dict[str, str]:
+    environment = isolated_ros_environment(tmp_path / "logs", domain_id=next(domain_ids))
     environment["ROS_PYTHON_CHECK_FIELDS"] = "1"
     return environment
 

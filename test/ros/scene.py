@@ -13,7 +13,7 @@ from sensor_msgs.msg import PointCloud2, PointField
 from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.processes import Child
-from gpgmap_ros.transform_buffer import NANOSECONDS
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 
 class CloudSource:

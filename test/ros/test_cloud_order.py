@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpgmap_ros.nodes.cloud_order import TO_BELIEVE, TURNS_WITHIN, CloudOrder
-from gpgmap_ros.transform_buffer import NANOSECONDS
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 START = 1_000 * NANOSECONDS
 TENTH = NANOSECONDS // 10

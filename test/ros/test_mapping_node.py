@@ -168,7 +168,8 @@ def test_it_ends_with_code_0_when_asked_to(start_node: Any, number: signal.Signa
             "unknown setting 'mapping.resoluton': did you mean 'mapping.resolution'?",
         ),
         (("-p", "mapping.resolution:=-1.0"), "mapping.resolution: -1.0 is outside [0.001, 100.0] m"),
-        (("-p", "pose_source:=gps"), "pose_source: 'gps' is not one of 'tf', 'odometry'"),
+        (("-p", "pose_source:=gps"), "pose_source: 'gps' is not one of 'tf', 'odometry', 'lidar'"),
+        (("-p", "lidar.publish_tf:=true"), "lidar.publish_tf needs pose_source 'lidar', and it is 'tf'"),
         (("-p", "publish_rate:=fast"), "publish_rate: expected float, got 'fast' (str)"),
     ],
 )

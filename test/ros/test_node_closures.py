@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +29,10 @@ from visualization_msgs.msg import Marker, MarkerArray
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import SubmapStore
-from gpgmap_ros.nodes.messages import nanoseconds, pose_message, pose_of, time_message, transform_of
-from gpgmap_ros.pipeline import MappingPipeline
+from gpgmap_ros.nodes.messages import pose_message, time_message
+from gpgmap_ros.processes import Child, isolated_ros_environment
+from gpgmap_ros.sensing.messages import nanoseconds, pose_of, transform_of
+from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 ALL = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 CALLED = "/mapping_node"
@@ -86,99 +91,214 @@ def steps() -> list[Step]:
     return list(ReturningDrive())
 
 
-def test_the_loop_is_closed_told_and_taken_back(
-    client: RosClient, start_node: Any, steps: list[Step], tmp_path: Path
-) -> None:
-    node = start_node(*ros_arguments(map_folder=tmp_path / "maps", closure__publish_tf=True))
+@dataclass(frozen=True, eq=False)
+class ClosedLoop:
+    """What the node sent while it closed a loop, and after its closures were rejected.
+
+    closures, anchors: all messages on loop_closure and submap_pose; finished: submaps at the end of the drive
+    path, markers, global_map: the last messages before a closure was rejected
+    T_map_odom, T_map_odom_rejected: from /tf, with the closures and without them
+    unnamed: answer of reject_closure while closure.reject names no closure; rejections: answers for each closure
+    running, log: of the node at the end; folder: its map folder
+    """
+
+    closures: list[Odometry]
+    anchors: list[Odometry]
+    finished: int
+    path: PathMessage
+    markers: list[Marker]
+    global_map: GridMap
+    T_map_odom: np.ndarray
+    T_map_odom_rejected: np.ndarray
+    unnamed: Trigger.Response
+    rejections: list[Trigger.Response]
+    running: bool
+    log: str
+    folder: Path
+
+
+def reject(client: RosClient, closure: Odometry) -> Trigger.Response:
+    """Name a closure in closure.reject and call reject_closure."""
+    a, b = (frame.rpartition("_")[2] for frame in (closure.header.frame_id, closure.child_frame_id))
+    value = ParameterValue(type=ParameterType.PARAMETER_STRING, string_value=f"{a}-{b}")
+    request = SetParameters.Request(parameters=[Parameter(name="closure.reject", value=value)])
+    assert client.call(SetParameters, f"{CALLED}/set_parameters", request).results[0].successful
+    return client.call(Trigger, f"{CALLED}/reject_closure", Trigger.Request())
+
+
+def observe_closed_loop(client: RosClient, node: Child, steps: list[Step], folder: Path) -> ClosedLoop:
+    """Drive with drift, wait for the closures, then reject them one by one."""
     closures = client.listen(Odometry, f"{CALLED}/loop_closure", ALL)
     anchors = client.listen(Odometry, f"{CALLED}/submap_pose", ALL)
     paths = client.listen(PathMessage, f"{CALLED}/path", LATCHED)
     markers = client.listen(MarkerArray, f"{CALLED}/closure_markers", LATCHED)
     diagnostics = client.listen(DiagnosticArray, "/diagnostics", 10)
     transforms = client.listen(TFMessage, "/tf", 100)
-    robot = Robot(client)
-    robot.drive(steps)
 
     def status() -> dict[str, str]:
         found = [s for message in diagnostics for s in message.status if s.name.endswith("loop closure")]
         return {item.key: item.value for item in found[-1].values} if found else {}
 
+    def map_from_odom() -> np.ndarray:
+        client.spin_for(0.5)
+        sent = [t for m in transforms for t in m.transforms if t.child_frame_id == "odom"]
+        assert sent[-1].header.frame_id == "map"
+        return transform_of(sent[-1].transform)
+
+    Robot(client).drive(steps)
     finished = len(anchors)
-    assert finished >= 10
     client.spin_until(
         lambda: int(status().get("submaps in the graph", 0)) == finished,
         f"{finished} submaps in the graph",
         120.0,
     )
-    by_stamp = {step.stamp: step for step in steps}
+    T_map_odom = map_from_odom()
+    path, drawn, found = paths[-1], markers[-1].markers, list(closures)
+    # made only while somebody listens
+    maps = client.listen(GridMap, f"{CALLED}/global_map", LATCHED)
+    client.spin_until(lambda: maps, "the global map")
+    unnamed = client.call(Trigger, f"{CALLED}/reject_closure", Trigger.Request())
+    rejections = [reject(client, closure) for closure in found]
+    client.spin_until(lambda: status().get("closures in the graph") == "0", "a graph without closures")
+    return ClosedLoop(
+        closures=found,
+        anchors=anchors[:finished],
+        finished=finished,
+        path=path,
+        markers=drawn,
+        global_map=maps[0],
+        T_map_odom=T_map_odom,
+        T_map_odom_rejected=map_from_odom(),
+        unnamed=unnamed,
+        rejections=rejections,
+        running=node.running(),
+        log=node.tail(200),
+        folder=folder,
+    )
 
-    # loop_closure: the later submap's frame in the earlier one's, as it truly lies, with its covariance
-    assert closures
-    true = {}
-    for anchor in anchors:
-        step = by_stamp[nanoseconds(anchor.header.stamp)]
-        upright = step.T_world_robot
-        true[anchor.child_frame_id] = upright
-    for closure in closures:
+
+@pytest.fixture(scope="module")
+def closed_loop(
+    steps: list[Step], executables: Path, domain_ids: Iterator[int], tmp_path_factory: pytest.TempPathFactory
+) -> ClosedLoop:
+    """One run of the node that all tests of the closed loop look at."""
+    folder = tmp_path_factory.mktemp("closed_loop")
+    environment = isolated_ros_environment(folder / "logs", domain_id=next(domain_ids))
+    arguments = ros_arguments(map_folder=folder / "maps", closure__publish_tf=True)
+    command = [str(executables / "mapping_node"), "--ros-args", *arguments]
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        for name in ("ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOG_DIR", "FASTRTPS_DEFAULT_PROFILES_FILE"):
+            patch.setenv(name, environment[name])
+        client = RosClient(int(environment["ROS_DOMAIN_ID"]))
+        stack.callback(client.close)
+        node = Child("mapping_node", command, environment, folder / "logs" / "mapping_node.log")
+        stack.callback(node.stop)
+        return observe_closed_loop(client, node, steps, folder / "maps")
+
+
+@pytest.fixture(scope="module")
+def by_stamp(steps: list[Step]) -> dict[int, Step]:
+    return {step.stamp: step for step in steps}
+
+
+def world_from_odom(steps: list[Step]) -> np.ndarray:
+    """Where the odometry begins, in the true frame."""
+    return steps[0].T_world_robot @ inverse(steps[0].T_odom_robot)
+
+
+def named(markers: list[Marker], namespace: str) -> Marker:
+    return next(marker for marker in markers if marker.ns == namespace)
+
+
+def test_a_drive_that_returns_is_divided_into_submaps_and_closed(closed_loop: ClosedLoop) -> None:
+    assert closed_loop.finished >= 10
+    assert closed_loop.closures
+
+
+def test_a_closure_is_the_true_pose_of_the_later_submap_in_the_earlier(
+    closed_loop: ClosedLoop, by_stamp: dict[int, Step]
+) -> None:
+    true = {
+        anchor.child_frame_id: by_stamp[nanoseconds(anchor.header.stamp)].T_world_robot
+        for anchor in closed_loop.anchors
+    }
+    for closure in closed_loop.closures:
         truth = inverse(true[closure.header.frame_id]) @ true[closure.child_frame_id]
-        T = pose_of(closure.pose.pose)
-        assert np.linalg.norm((T - truth)[:2, 3]) < 0.15
+        assert np.linalg.norm((pose_of(closure.pose.pose) - truth)[:2, 3]) < 0.15
+
+
+def test_a_closure_has_a_positive_definite_covariance_of_centimetres(closed_loop: ClosedLoop) -> None:
+    for closure in closed_loop.closures:
         covariance = np.array(closure.pose.covariance).reshape(6, 6)
         assert np.linalg.eigvalsh(covariance)[0] > 0.0
         assert np.sqrt(covariance[0, 0]) < 0.2
-        assert nanoseconds(closure.header.stamp) in by_stamp
 
-    # /tf: the drift is gone where the newest submap begins
-    def map_from_odom() -> np.ndarray:
-        sent = [t for m in transforms for t in m.transforms if t.child_frame_id == "odom"]
-        assert sent[-1].header.frame_id == "map"
-        return transform_of(sent[-1].transform)
 
-    client.spin_for(0.5)
-    last = by_stamp[nanoseconds(anchors[-1].header.stamp)]
+def test_a_closure_has_a_stamp_of_the_data(closed_loop: ClosedLoop, by_stamp: dict[int, Step]) -> None:
+    assert {nanoseconds(closure.header.stamp) for closure in closed_loop.closures} <= set(by_stamp)
+
+
+def test_the_transform_from_map_to_odom_removes_the_drift(
+    closed_loop: ClosedLoop, steps: list[Step], by_stamp: dict[int, Step]
+) -> None:
+    last = by_stamp[nanoseconds(closed_loop.anchors[-1].header.stamp)]
     assert correction_error(np.eye(4), steps, last) > 1.5
-    assert correction_error(map_from_odom(), steps, last) < 0.15
+    assert correction_error(closed_loop.T_map_odom, steps, last) < 0.15
 
-    # path: corrected as well, with the stamps of the data
-    path = paths[-1]
-    assert path.header.frame_id == "map"
-    stamps = [nanoseconds(pose.header.stamp) for pose in path.poses]
+
+def test_the_path_has_the_stamps_of_the_data_in_order(
+    closed_loop: ClosedLoop, by_stamp: dict[int, Step]
+) -> None:
+    stamps = [nanoseconds(pose.header.stamp) for pose in closed_loop.path.poses]
     assert stamps == sorted(stamps)
     assert set(stamps) <= set(by_stamp)
-    end = by_stamp[stamps[-1]]
-    start = steps[0].T_world_robot @ inverse(steps[0].T_odom_robot)
-    assert np.linalg.norm((start @ pose_of(path.poses[-1].pose) - end.T_world_robot)[:2, 3]) < 0.4
 
-    # markers: a dot per submap, a green line per closure
-    lines = next(m for m in markers[-1].markers if m.ns == "closures")
-    dots = next(m for m in markers[-1].markers if m.ns == "submaps")
-    assert markers[-1].markers[0].action == Marker.DELETEALL
-    assert len(dots.points) == finished
-    assert len(lines.points) == 2 * len(closures)
+
+def test_the_path_is_corrected_and_in_the_map_frame(
+    closed_loop: ClosedLoop, steps: list[Step], by_stamp: dict[int, Step]
+) -> None:
+    path = closed_loop.path
+    end = by_stamp[nanoseconds(path.poses[-1].header.stamp)]
+    T_world_robot = world_from_odom(steps) @ pose_of(path.poses[-1].pose)
+    assert path.header.frame_id == "map"
+    assert np.linalg.norm((T_world_robot - end.T_world_robot)[:2, 3]) < 0.4
+
+
+def test_the_markers_are_a_dot_per_submap_and_a_line_per_closure(closed_loop: ClosedLoop) -> None:
+    lines = named(closed_loop.markers, "closures")
+    assert len(named(closed_loop.markers, "submaps").points) == closed_loop.finished
+    assert len(lines.points) == 2 * len(closed_loop.closures)
     assert lines.header.frame_id == "map"
 
-    # global_map: made because somebody listens now, and right
-    maps = client.listen(GridMap, f"{CALLED}/global_map", LATCHED)
-    client.spin_until(lambda: maps, "the global map")
-    assert maps[-1].header.frame_id == "map"
-    assert relief_error(maps[-1], start) < 0.15
 
-    # and back: without its closures the graph is the odometry again
-    assert not client.call(Trigger, f"{CALLED}/reject_closure", Trigger.Request()).success
-    for closure in closures:
-        a, b = (frame.rpartition("_")[2] for frame in (closure.header.frame_id, closure.child_frame_id))
-        value = ParameterValue(type=ParameterType.PARAMETER_STRING, string_value=f"{a}-{b}")
-        request = SetParameters.Request(parameters=[Parameter(name="closure.reject", value=value)])
-        assert client.call(SetParameters, f"{CALLED}/set_parameters", request).results[0].successful
-        answer = client.call(Trigger, f"{CALLED}/reject_closure", Trigger.Request())
-        assert answer.success, answer.message
-    client.spin_until(lambda: status().get("closures in the graph") == "0", "a graph without closures")
-    client.spin_for(0.5)
-    np.testing.assert_allclose(map_from_odom(), np.eye(4), atol=1e-6)
-    assert node.running()
-    assert "Traceback" not in node.tail(200)
-    # what was rejected stays so in the folder
-    assert (tmp_path / "maps" / "closures.npz").exists()
+def test_the_markers_replace_those_of_earlier_messages(closed_loop: ClosedLoop) -> None:
+    assert closed_loop.markers[0].action == Marker.DELETEALL
+
+
+def test_the_global_map_shows_the_true_relief(closed_loop: ClosedLoop, steps: list[Step]) -> None:
+    assert closed_loop.global_map.header.frame_id == "map"
+    assert relief_error(closed_loop.global_map, world_from_odom(steps)) < 0.15
+
+
+def test_reject_closure_fails_where_no_closure_is_named(closed_loop: ClosedLoop) -> None:
+    assert not closed_loop.unnamed.success
+
+
+def test_each_named_closure_is_rejected(closed_loop: ClosedLoop) -> None:
+    assert [answer.message for answer in closed_loop.rejections if not answer.success] == []
+
+
+def test_without_its_closures_the_graph_is_the_odometry_again(closed_loop: ClosedLoop) -> None:
+    np.testing.assert_allclose(closed_loop.T_map_odom_rejected, np.eye(4), atol=1e-6)
+
+
+def test_rejections_are_kept_in_the_map_folder(closed_loop: ClosedLoop) -> None:
+    assert (closed_loop.folder / "closures.npz").exists()
+
+
+def test_the_node_runs_on_without_an_error(closed_loop: ClosedLoop) -> None:
+    assert closed_loop.running
+    assert "Traceback" not in closed_loop.log
 
 
 def relief_error(message: GridMap, T_world_map: np.ndarray) -> float:

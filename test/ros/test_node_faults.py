@@ -33,9 +33,9 @@ from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping import SubmapStore
-from gpgmap_ros.mapping.archive import ArchiveError, read_archive, write_archive
 from gpgmap_ros.nodes import map_services
-from gpgmap_ros.transform_buffer import NANOSECONDS
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
+from gpgmap_ros.storage.archive import ArchiveError, read_archive, write_archive
 
 SMALL = ("-p", "mapping.size_x:=2.0", "-p", "mapping.size_y:=2.0", "-p", "mapping.resolution:=0.2")
 KEEPING = (*SMALL, "-p", "submap.size:=4.0", "-p", "closure.enabled:=false")
@@ -296,7 +296,7 @@ def test_a_fifo_in_place_of_a_map_is_refused_at_once(
     assert set_text(client, "map_name", "pipe").successful
     answer = call(client, "load_map")
     assert not answer.success
-    assert "pipe.npz: cannot be read: it is no regular file" in answer.message
+    assert "pipe.npz: cannot be read: it is not a regular file" in answer.message
     os.kill(node.pid, signal.SIGTERM)
     assert node.wait(30.0) == 0, node.tail()
 
@@ -306,7 +306,7 @@ def test_a_reader_that_does_not_come_back_is_not_waited_for(
 ) -> None:
     """As on a network disk that is gone."""
     monkeypatch.setattr(map_services, "LOAD_WITHIN", 0.2)
-    services = map_services.MapServices(client.node, lambda: nullcontext(None), str, lambda: None, print)
+    services = map_services.MapServices(client.node, lambda: nullcontext(None), str, lambda: None)
     gone = threading.Event()
     first = services._read(gone.wait)
     client.spin_until(first.done, "the end of waiting")

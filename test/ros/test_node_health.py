@@ -23,9 +23,9 @@ from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping import SubmapStore
-from gpgmap_ros.mapping.archive import read_archive
 from gpgmap_ros.processes import Child
-from gpgmap_ros.transform_buffer import NANOSECONDS
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
+from gpgmap_ros.storage.archive import read_archive
 
 SMALL = ("-p", "mapping.size_x:=2.0", "-p", "mapping.size_y:=2.0", "-p", "mapping.resolution:=0.2")
 

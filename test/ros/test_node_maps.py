@@ -21,7 +21,7 @@ from scene import CloudSource
 from sensor_msgs.msg import Image, PointCloud2
 from std_srvs.srv import Trigger
 
-from gpgmap_ros.io.pointcloud2 import read_xyz
+from gpgmap_ros.sensing.pointcloud2 import read_xyz
 
 SMALL = ("-p", "mapping.size_x:=3.0", "-p", "mapping.size_y:=2.0", "-p", "mapping.resolution:=0.2")
 

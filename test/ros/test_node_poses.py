@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from client import RosClient
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
@@ -18,8 +19,9 @@ from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.nodes.health import Warnings
-from gpgmap_ros.nodes.pose_sources import OdometryPoseSource
-from gpgmap_ros.transform_buffer import NANOSECONDS
+from gpgmap_ros.nodes.pose_inputs import PoseInputs
+from gpgmap_ros.sensing import Cloud
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 HOUR = 3600 * NANOSECONDS
 
@@ -218,10 +220,11 @@ def test_poses_ahead_by_the_robots_own_clock_are_used(client: RosClient, start_n
 
 def test_a_map_frame_may_be_called_odometry(client: RosClient) -> None:
     config = Config(pose_source="odometry", map_frame="/odometry")
-    source = OdometryPoseSource(client.node, Warnings(client.node), config)
+    inputs = PoseInputs(client.node, Warnings(client.node), config)
     message = Odometry(child_frame_id="lidar")
     message.header.frame_id, message.header.stamp.sec = "odometry", 1000
     message.pose.pose.position.x, message.pose.pose.orientation.w = 3.0, 1.0
-    source._insert(message)
-    assert source.sensor_pose("lidar", 1000 * NANOSECONDS, 0.0).T_map_sensor[0, 3] == 3.0
-    source.destroy()
+    inputs._insert_odometry(message)
+    cloud = Cloud(1000 * NANOSECONDS, "lidar", np.empty((0, 3)))
+    assert inputs.source.locate(cloud).T_map_sensor[0, 3] == 3.0
+    inputs.destroy()

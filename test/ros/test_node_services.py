@@ -14,8 +14,8 @@ from scene import CloudSource, wait_for_text
 from sensor_msgs.msg import Image
 from std_srvs.srv import SetBool, Trigger
 
-from gpgmap_ros.nodes.messages import nanoseconds
-from gpgmap_ros.transform_buffer import NANOSECONDS
+from gpgmap_ros.sensing.messages import nanoseconds
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 SMALL = ("-p", "mapping.size_x:=2.0", "-p", "mapping.size_y:=2.0", "-p", "mapping.resolution:=0.2")
 

@@ -12,12 +12,18 @@ import numpy as np
 import pytest
 
 from gpgmap_ros.config import Config
-from gpgmap_ros.config_file import save_config
+from gpgmap_ros.config.yaml import save_config
 from gpgmap_ros.io.geotiff import write_geotiff
-from gpgmap_ros.io.staged import staged
-from gpgmap_ros.mapping.archive import write_archive
 from gpgmap_ros.storage import atomic
-from gpgmap_ros.storage.atomic import STAGED, atomic_folder, atomic_write, remove_abandoned, write_text
+from gpgmap_ros.storage.archive import write_archive
+from gpgmap_ros.storage.atomic import (
+    STAGED,
+    atomic_folder,
+    atomic_path,
+    atomic_write,
+    remove_abandoned,
+    write_text,
+)
 from gpgmap_ros.viz.rendering import png
 
 WRITERS = {
@@ -30,7 +36,7 @@ WRITERS = {
 
 
 def write_staged(path: Path) -> None:
-    with staged(path) as beside:
+    with atomic_path(path) as beside:
         beside.write_text("new")
 
 

@@ -72,5 +72,5 @@ def test_a_link_or_a_fifo_in_its_place_is_refused(tmp_path: Path) -> None:
     assert victim.read_text() == "precious"
     (tmp_path / LOCK_FILE).unlink()
     os.mkfifo(tmp_path / LOCK_FILE)
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         FolderLock(tmp_path, "first")

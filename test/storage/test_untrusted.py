@@ -74,7 +74,7 @@ def test_an_array_that_is_none_is_refused(content: bytes, message: str) -> None:
 def test_what_declares_too_much_is_refused_unread() -> None:
     with archive_of(a=bytes(1 << 20)) as archive:
         check_declared(archive, 1 << 20)
-        with pytest.raises(ValueError, match=r"declares 1,048,576 bytes, at most 1,000 make sense"):
+        with pytest.raises(ValueError, match=r"declares 1,048,576 bytes; at most 1,000 are expected"):
             check_declared(archive, 1000)
 
 
@@ -96,7 +96,7 @@ def test_a_list_of_arrays_that_lies_is_refused() -> None:
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for name in (str(tmp_path / "fifo"), "/dev/zero"):
-        with pytest.raises(NotRegular, match="no regular file"):
+        with pytest.raises(NotRegular, match="not a regular file"):
             open_regular(Path(name))
     (tmp_path / "file").write_bytes(b"abc")
     with open_regular(tmp_path / "file") as file:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-INPUTS = ("tools", "interfaces", "requirements", "setup.py", "setup.cfg", "pyproject.toml", "gpgmap_ros/__init__.py",
-          "gpgmap_ros/progress.py")  # fmt: skip
+INPUTS = ("tools", "interfaces", "requirements", "setup.py", "setup.cfg", "pyproject.toml", "gp_core/__init__.py",
+          "gpgmap_ros/__init__.py", "gpgmap_ros/progress.py")  # fmt: skip
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import numpy as np
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
 from gp_core.grid.axes import Axis
-from gp_core.grid.markov.elimination import NEIGHBOURS, neighbour
+from gp_core.grid.markov.normal_equations import NEIGHBOURS, neighbour
 from gp_core.grid.markov.splines import DEGREE, ORDER, inner_products, slope_products, slopes, weights
 
 VALUE_AND_SLOPES: Final = 3

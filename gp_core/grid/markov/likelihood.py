@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from gp_core.arrays import Array
-from gp_core.grid.likelihood import Evidence
+from gp_core.grid.marginal_likelihood import MarginalLikelihood
 from gp_core.grid.markov.chain import Chain
 from gp_core.grid.markov.elimination import weigh_strip
 from gp_core.grid.markov.splines import DEGREE
@@ -55,8 +55,8 @@ def strip_evidence(
     noise_factor: float = 1.0,
     strips: Mask | None = None,
     gradient: bool = True,
-) -> Evidence:
-    """log p(z) and what follows from it; as `gp_core.grid.likelihood.evidence`.
+) -> MarginalLikelihood:
+    """log p(z) and what follows from it; as `gp_core.grid.likelihood.tile_likelihood`.
 
     model: strips with a halo on the left only, of `halo` columns of blocks (`StripModel.for_likelihood`)
     strips: (strips,) cores to use, independently of each other; all of them, each given the one before, if None
@@ -69,7 +69,7 @@ def strip_evidence(
     gram = trend_products(trend, s, center)[:, used].sum((0, 1)) / noise_factor
     totals = s.totals[:, used].sum((0, 1))
 
-    chain = model.narrow.chain
+    chain = model.chain
     results = _weigh(model, s, moments, parts, 1.0 / noise_factor, workers, gradient=False)
     log_prior = _log_determinant(chain, s)
     log_determinant = 0.0
@@ -86,7 +86,7 @@ def strip_evidence(
         y @ gram @ y + log_determinant + totals[LOG_VARIANCE] + count * np.log(2.0 * np.pi * noise_factor)
     )
     if not gradient:
-        return Evidence(value, beta, beta_covariance, np.zeros(0), 0.0)
+        return MarginalLikelihood(value, beta, beta_covariance, np.zeros(0), 0.0)
     best = np.tensordot(y, moments, 1)[None]
     results = _weigh(model, s, best, parts, 1.0 / noise_factor, workers, gradient=True)
     sums = sum(part.sign * found[2] for part, found in zip(parts, results, strict=True))
@@ -99,7 +99,7 @@ def strip_evidence(
     own = float(y @ gram @ y) + fitted
     # E[(z - f)' R^-1 (z - f)] = own - 2 B'm + m'Am + tr P^-1 A, with m'Am + tr P^-1 A = B'm + n - tr Q E[x x'].
     squares = own - fitted + size - prior_energy
-    return Evidence(value, beta, beta_covariance, theta_gradient, 0.5 * (squares - count))
+    return MarginalLikelihood(value, beta, beta_covariance, theta_gradient, 0.5 * (squares - count))
 
 
 def _parts(model: StripModel, filled: Mask, strips: Mask | None) -> tuple[list[_Part], Mask]:
@@ -111,7 +111,7 @@ def _parts(model: StripModel, filled: Mask, strips: Mask | None) -> tuple[list[_
         if not filled[first:last].any() or (strips is not None and not strips[m]):
             continue
         used[first:last] = True
-        left = first - model.narrow.halo
+        left = first - model.halo
         before = strips is None and filled[max(left, 0) : first].any()
         parts.append(_Part(1.0, left, left if before else first, last))
         if before:
@@ -129,7 +129,7 @@ def _weigh(
     *,
     gradient: bool,
 ) -> list[tuple[float, Array, Array]]:
-    chain = model.narrow.chain
+    chain = model.chain
     n = chain.first.shape[0]
 
     def weigh(part: _Part) -> tuple[float, Array, Array]:
@@ -170,7 +170,7 @@ def _theta_gradient(model: StripModel, s: Statistics, sums: Array, signs: float)
         for side, step in enumerate((_STEP, -_STEP)):
             theta = kernel.theta.copy()
             theta[k] += step
-            chain = model.with_kernel(kernel.with_theta(theta)).narrow.chain
+            chain = model.with_kernel(kernel.with_theta(theta)).chain
             value[side] = 0.5 * signs * _log_determinant(chain, s) - 0.5 * _energy(chain, sums)
         out[k] = (value[0] - value[1]) / (2.0 * _STEP)
     return out

@@ -42,6 +42,9 @@ from gp_core.kernels import Kernel
 
 _SAMPLES: Final = 8
 """Samples of the kernel per block."""
+_FAR_SAMPLES: Final = 4
+"""Likewise for lags beyond `_NEAR` blocks."""
+_NEAR: Final = 8
 _TAPER: Final = 16.0
 """Blocks, standard deviation of the window under which the spectrum near the lattice's limit is computed."""
 _SPAN: Final = 14
@@ -197,6 +200,31 @@ def _lags(kernel: Kernel, spacing: tuple[float, float], R_y: int, R_x: int) -> A
     # Along x and then along y, only at whole lags.
     along_x = np.stack([K[:, d * _SAMPLES : d * _SAMPLES + a.size] @ a for d in range(2 * R_x + 1)], axis=1)
     return np.stack([a @ along_x[d * _SAMPLES : d * _SAMPLES + a.size] for d in range(2 * R_y + 1)])
+
+
+def lags_within(prior: MarkovPrior, R_y: int, R_x: int) -> Array:
+    """(2 R_y + 1, 2 R_x + 1) covariances of c_j and c_(j + d) for a whole lattice, d from -R to R.
+
+    Beyond the small lags the kernel is smooth, and fewer samples will do.
+    """
+    a = dual_autocorrelation(_FAR_SAMPLES)
+    x, y = (
+        np.arange(-(R + DUAL_REACH) * _FAR_SAMPLES, DUAL_REACH * _FAR_SAMPLES + 1 + R * _FAR_SAMPLES)
+        * (h / _FAR_SAMPLES)
+        for R, h in ((R_x, prior.spacing[0]), (R_y, prior.spacing[1]))
+    )
+    K = covariances(prior.kernel, np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
+    along_x = np.stack(
+        [K[:, d : d + a.size] @ a for d in range(0, 2 * R_x * _FAR_SAMPLES + 1, _FAR_SAMPLES)], axis=1
+    )
+    out = np.stack([a @ along_x[d : d + a.size] for d in range(0, 2 * R_y * _FAR_SAMPLES + 1, _FAR_SAMPLES)])
+    near_y, near_x = (min(n, R) for n, R in zip(prior.reach, (R_y, R_x), strict=True))
+    near_y, near_x = min(near_y, _NEAR), min(near_x, _NEAR)
+    n_y, n_x = prior.reach
+    out[R_y - near_y : R_y + near_y + 1, R_x - near_x : R_x + near_x + 1] = prior.lags[
+        n_y - near_y : n_y + near_y + 1, n_x - near_x : n_x + near_x + 1
+    ]
+    return out
 
 
 def _learned_of_unresolved(kernel: Kernel, spacing: tuple[float, float], variance: float) -> Array:

@@ -7,9 +7,10 @@ from scipy import linalg
 
 from gp_core.arrays import Array
 from gp_core.grid.axes import Grid
+from gp_core.grid.markov.fronts import Fronts
 from gp_core.grid.markov.prior import MarkovPrior, make_markov_prior
 from gp_core.grid.markov.splines import DEGREE, ORDER, PIECES
-from gp_core.grid.markov.strips import StripModel
+from gp_core.grid.markov.strips import rows_of
 from gp_core.grid.markov.surface import MarkovSurface
 from gp_core.grid.sampling import block_noise
 from gp_core.grid.statistics import Statistics
@@ -17,11 +18,11 @@ from gp_core.grid.tiles import SAFE_ORDER
 from gp_core.grid.workers import Workers
 
 
-def strip_samples(
-    n: int, model: StripModel, s: Statistics, grid: Grid, workers: Workers, rng: np.random.Generator
+def draw_samples(
+    n: int, fronts: Fronts, s: Statistics, grid: Grid, workers: Workers, rng: np.random.Generator
 ) -> Array:
     """(n, ny, nx) draws of f given statistics of z - z_0, for a mean of z_0."""
-    c = prior_draws(n, model.prior, model.narrow.chain.rows, s.y.count + DEGREE, s.x.count + DEGREE, rng)
+    c = prior_draws(n, fronts.prior, rows_of(fronts.prior), s.y.count + DEGREE, s.x.count + DEGREE, rng)
     with_data = s.weights[..., 0, 0] > 0.0
     j, i = np.nonzero(with_data)
     M, noise = block_noise(s, j, i)
@@ -33,11 +34,11 @@ def strip_samples(
         pretended = np.einsum("nkl,nl->nk", M, polynomials.reshape(j.size, -1))
         pretended += np.einsum("nkl,nl->nk", noise, rng.standard_normal(pretended.shape))
         heights[k, j, i, :SAFE_ORDER, :SAFE_ORDER] -= pretended.reshape(-1, SAFE_ORDER, SAFE_ORDER)
-    surface = MarkovSurface(model, grid, s.y, s.x, n, workers)
+    surface = MarkovSurface(fronts, grid, s.y, s.x, n, workers)
     surface.draw(with_data, s, list(heights), 1.0)
     surface.mark(with_data, s)
     surface.solve(s, 1.0)
-    prior = MarkovSurface(model, grid, s.y, s.x, n, workers)
+    prior = MarkovSurface(fronts, grid, s.y, s.x, n, workers)
     prior.take(c)
     prior.draw_cells()
     unresolved = np.sqrt(surface.unresolved_variance) * rng.standard_normal((n, *grid.shape))

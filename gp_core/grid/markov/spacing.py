@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from gp_core.grid.markov.prior import lattice_error
+from gp_core.grid.markov.prior import falloff, lattice_error
 from gp_core.kernels import Kernel
 
 TOLERANCE: Final = 0.014
@@ -16,8 +16,13 @@ GRADIENT_TOLERANCE: Final = 0.052
 COARSEST: Final = 1.7
 FINEST: Final = 40.0
 FINEST_WITHOUT_SLOPES: Final = 16.0
-"""Blocks per correlation length; the last for kernels whose paths have no derivative, of which no lattice carries all.
-The finest lattice leaves an unresolved part that counts as noise."""
+"""Blocks per correlation length; the last for kernels much rougher than those with a derivative (Exponential), of which
+no lattice carries all. The finest lattice leaves an unresolved part that counts as noise."""
+_TOLERANCE_WITHOUT_SLOPES: Final = 0.04
+"""Error of the mean, as predicted, for which a kernel without derivative gets more than so many blocks: a smaller one
+would take too fine a lattice. What is measured is 0.6 of it."""
+_NEARLY_DIFFERENTIABLE: Final = 3.5
+"""Power of the spectrum's decay; 4 for a Matern of nu = 1, 3 for the Exponential."""
 _STEPS: Final = 7
 
 
@@ -32,12 +37,15 @@ def choose_spacing(
     density = information / (variance * length[0] * length[1])
     slopes = not kernel.why_not_differentiable()
     gradient_tolerance = GRADIENT_TOLERANCE if slopes else np.inf
-    coarse, fine = np.log(COARSEST), np.log(FINEST if slopes else FINEST_WITHOUT_SLOPES)
+    sixteenth = length[0] / 16.0, length[1] / 16.0
+    carried = slopes or falloff(kernel, sixteenth) > _NEARLY_DIFFERENTIABLE
+    coarse, fine = np.log(COARSEST), np.log(FINEST if carried else FINEST_WITHOUT_SLOPES)
     for _ in range(_STEPS):
         middle = 0.5 * (coarse + fine)
         spacing = (length[0] / np.exp(middle), length[1] / np.exp(middle))
         height, slope = lattice_error(kernel, spacing, density)
-        if height > TOLERANCE or slope > gradient_tolerance:
+        beyond = not slopes and np.exp(middle) > FINEST_WITHOUT_SLOPES
+        if height > (_TOLERANCE_WITHOUT_SLOPES if beyond else TOLERANCE) or slope > gradient_tolerance:
             coarse = middle
         else:
             fine = middle

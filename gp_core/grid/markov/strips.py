@@ -1,4 +1,4 @@
-"""How a map is cut into strips, and the prior of one: made once for a kernel and shared by all its windows."""
+"""How a map is cut into strips for the likelihood, and the prior of one: made once for a kernel."""
 
 from __future__ import annotations
 
@@ -15,55 +15,31 @@ MOST_ROWS: Final = 4
 _SMOOTHER: Final = 6.0
 """Power of the spectrum's decay (2 nu + 2) from which on four rows are needed; below, three."""
 CORE: Final = 12
-HALO: Final = 6
-SMOOTHER_HALO: Final = 8
-WIDE_HALO: Final = 20
-"""Columns. Data screen each other, so a narrow halo will do wherever there are some, a little wider for a kernel that
-needs four rows; into a hole they reach farther."""
-
-
-@dataclass(frozen=True)
-class Strip:
-    """A strip of coefficients: its prior, and the columns that it sees besides its core.
-
-    halo: on each side for the posterior, on the left only for the likelihood
-    """
-
-    chain: Chain
-    halo: int
+HALO: Final = 8
+"""Columns of blocks: data screen each other."""
 
 
 @dataclass(frozen=True)
 class StripModel:
-    """Strips of equal width and their prior.
+    """Strips of equal width and their prior, for the likelihood.
 
-    core: columns of coefficients that a strip answers for
-    narrow: a strip among data
-    wide: a strip next to a hole; None for the likelihood, which makes no difference between them
+    core: columns of blocks whose points a strip answers for
+    halo: columns of blocks on the left of them whose points are given
     """
 
     prior: MarkovPrior
-    core: int
-    narrow: Strip
-    wide: Strip | None
-
-    @staticmethod
-    def for_posterior(prior: MarkovPrior) -> StripModel:
-        rows = rows_of(prior)
-        halos = (SMOOTHER_HALO if rows == MOST_ROWS else HALO), WIDE_HALO
-        narrow, wide = (Strip(make_chain(prior, rows, CORE + 2 * halo), halo) for halo in halos)
-        return StripModel(prior, CORE, narrow, wide)
+    chain: Chain
+    core: int = CORE
+    halo: int = HALO
 
     @staticmethod
     def for_likelihood(prior: MarkovPrior) -> StripModel:
-        chain = make_chain(prior, rows_of(prior), CORE + SMOOTHER_HALO + DEGREE)
-        return StripModel(prior, CORE, Strip(chain, SMOOTHER_HALO), None)
+        return StripModel(prior, make_chain(prior, rows_of(prior), CORE + HALO + DEGREE))
 
     def with_kernel(self, kernel: Kernel) -> StripModel:
         """Strips for the likelihood of another kernel on the same lattice, with the same number of rows to a group."""
         prior = prior_on(kernel, self.prior.spacing, self.prior.correlation_length, self.prior.information)
-        chain = make_chain(prior, self.narrow.chain.rows, self.narrow.chain.width)
-        return StripModel(prior, self.core, Strip(chain, self.narrow.halo), None)
+        return StripModel(prior, make_chain(prior, self.chain.rows, self.chain.width), self.core, self.halo)
 
 
 def rows_of(prior: MarkovPrior) -> int:
@@ -74,5 +50,5 @@ def rows_of(prior: MarkovPrior) -> int:
 def prior_on(
     kernel: Kernel, spacing: tuple[float, float], length: tuple[float, float], information: float
 ) -> MarkovPrior:
-    """The prior of a kernel for strips of any kind."""
-    return make_markov_prior(kernel, spacing, length, information, 2 * MOST_ROWS, CORE + 2 * WIDE_HALO)
+    """The prior of a kernel, with the covariances that strips and the near ones of a lattice need."""
+    return make_markov_prior(kernel, spacing, length, information, 2 * MOST_ROWS, CORE + HALO + DEGREE)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.grid.axes import Axis, Grid
 from gp_core.grid.interpolation import ORDER as MOMENT_ORDER
-from gp_core.grid.markov.elimination import NEIGHBOURS, neighbour, solve_strip
 from gp_core.grid.markov.evaluation import (
     VALUE_AND_SLOPES,
     at_cells,
@@ -19,111 +18,105 @@ from gp_core.grid.markov.evaluation import (
     axis_weights,
     excess_pairs,
 )
-from gp_core.grid.markov.holes import find_holes
+from gp_core.grid.markov.fronts import Fronts
+from gp_core.grid.markov.normal_equations import NEIGHBOURS, neighbour
+from gp_core.grid.markov.pane import Pane
 from gp_core.grid.markov.prior import MarkovPrior
 from gp_core.grid.markov.splines import DEGREE, ORDER, PIECES
-from gp_core.grid.markov.strips import Strip, StripModel
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.workers import Workers, single_threaded_blas
 
-_SAFETY: Final = 1e-6
-"""Share of each group's own precision that is added where a strip could not be factorised."""
-
-_SPARSE: Final = 0.1
-"""Share of its blocks with data below which a strip has a wide halo."""
+_MOST: Final = 331
+"""Coefficients along an axis that are solved as one: the work grows with their third power."""
+_OVERLAP: Final = 36
+"""Coefficients that a pane sees beyond those that it answers for."""
 
 
 @dataclass
 class MarkovSurface:
     """Coefficients and layers of a window, brought up to date where the data have changed.
 
-    model: as shared by all windows of a kernel
+    fronts: the prior, as shared by all windows of a kernel
     grid: the cells
     y, x: the blocks of the window
     right_hand_sides: the heights, and the functions of a trend
     """
 
-    model: StripModel
+    fronts: Fronts
     grid: Grid
     y: Axis
     x: Axis
     right_hand_sides: int
     workers: Workers
     means: Array = field(init=False, repr=False)
-    """(strips, K, J + 2, core + 2): all coefficients of a strip's blocks, so that no block mixes two strips."""
+    """(1, K, J + 2, I + 2)"""
     covariances: Array = field(init=False, repr=False)
-    """(strips, J + 2, core + 2, 13) of each coefficient with its neighbours."""
-    stale: Mask = field(init=False, repr=False)
-    """(strips,)"""
-    fallbacks: int = field(default=0, init=False)
+    """(1, J + 2, I + 2, 13) of each coefficient with its neighbours."""
 
     def __post_init__(self) -> None:
-        # Strips lie at multiples of the core in the world, so that a window that moves finds the same ones.
-        core = self.model.core
-        self._first_strip = self.x.first // core
-        strips = (self.x.first + self.x.count - 1) // core - self._first_strip + 1
-        self.stale = np.zeros(strips, dtype=bool)
-        shape = self.y.count + DEGREE, core + DEGREE
-        self.means = np.zeros((strips, self.right_hand_sides, *shape))
-        self.covariances = np.empty((strips, *shape, NEIGHBOURS))
-        self.covariances[:] = _prior_covariances(self.model.prior)
-        self._wide_strips = np.zeros_like(self.stale)
-        self._unresolved = self.model.prior.unresolved_at(np.zeros((self.y.count, self.x.count)))
+        shape = self.y.count + DEGREE, self.x.count + DEGREE
+        self.means = np.zeros((1, self.right_hand_sides, *shape))
+        self.covariances = np.empty((1, *shape, NEIGHBOURS))
+        self.covariances[:] = _prior_covariances(self.fronts.prior)
+        self._changed: Mask = np.zeros((self.y.count, self.x.count), dtype=np.bool_)
+        self._panes: list[_Part] | None = None
+        self._unresolved = self.fronts.prior.unresolved_at(np.zeros((self.y.count, self.x.count)))
         self._cells_y = _at_axis(self.grid.y, self.y)
         self._cells_x = _at_axis(self.grid.x, self.x)
-        self._cell_strips = self._strip_of(self._cells_x[0])
         self._mean_layers = np.zeros((self.right_hand_sides, VALUE_AND_SLOPES, *self.grid.shape))
         self._variance_layers = np.empty((VALUE_AND_SLOPES, *self.grid.shape))
         self._heights: Array | None = None
-        self._undrawn = np.ones_like(self.stale)
+        self._undrawn = True
 
     @property
     def nbytes(self) -> int:
         arrays = self.means, self.covariances, self._mean_layers, self._variance_layers, self._unresolved
-        return sum(array.nbytes for array in arrays)
+        return sum(array.nbytes for array in arrays) + sum(part.pane.nbytes for part in self._panes or [])
+
+    @property
+    def fallbacks(self) -> int:
+        return sum(part.pane.fallbacks for part in self._panes or [])
 
     def draw(self, blocks: Mask, s: Statistics, right_hand_sides: list[Array], gain: float) -> None:
-        """Take note of the moments (J, I, 6, 6) of the right-hand sides; they are read when strips are solved."""
+        """Take note of the moments (J, I, 6, 6) of the right-hand sides; they are read by `solve`."""
         self._heights = (
             right_hand_sides[0][None] if len(right_hand_sides) == 1 else np.stack(right_hand_sides)
         )
 
     def mark(self, blocks: Mask, s: Statistics) -> None:
-        """Let the strips know that the data of the given blocks have changed."""
-        columns = np.flatnonzero(blocks.any(axis=0))
-        if columns.size:
-            before, self._wide_strips = self._wide_strips, self._choose_wide(s)
-            self.stale |= self._seeing(columns, before | self._wide_strips)
+        """Take note that the data of the given blocks (J, I) have changed."""
+        self._changed |= blocks
 
     def inherit(self, old: MarkovSurface, left: Mask, s: Statistics) -> None:
-        """Take over what an older window had solved. left: (J, I) its blocks whose data are gone."""
-        same_rows = (old.y.first, old.y.count) == (self.y.first, self.y.count)
-        filled = np.flatnonzero((s.weights[..., 0, 0] > 0.0).any(axis=0))
-        self._wide_strips = self._choose_wide(s)
-        self.stale = self._seeing(filled, self._wide_strips)
-        if not same_rows or old.right_hand_sides != self.right_hand_sides:
-            return
-        gone = old._seeing(np.flatnonzero(left.any(axis=0)), old._wide_strips)
-        for m in range(self.stale.size):
-            k = m + self._first_strip - old._first_strip
-            if not 0 <= k < old.stale.size or old.stale[k] or gone[k]:
-                continue
-            if old._wide_strips[k] == self._wide_strips[m]:
-                self.means[m], self.covariances[m] = old.means[k], old.covariances[k]
-                self.stale[m] = False
+        """Follow an older window; left: (J, I) its blocks whose data are gone. All is solved again."""
+        self._changed |= s.weights[..., 0, 0] > 0.0
 
     def solve(self, s: Statistics, gain: float) -> None:
         """Bring coefficients and layers up to date."""
-        chosen = np.flatnonzero(self.stale)
-        if self._heights is None:
-            self._heights = np.zeros((self.right_hand_sides, *s.heights.shape))
-        with single_threaded_blas():
-            self.workers.run(self._solve_strip, [(int(m), s, gain) for m in chosen])
-        information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
-        self._unresolved = self.model.prior.unresolved_at(information)
-        self._undrawn |= self.stale
-        self.stale = np.zeros_like(self.stale)
+        if self._changed.any():
+            if self._heights is None:
+                self._heights = np.zeros((self.right_hand_sides, *s.heights.shape))
+            with single_threaded_blas():
+                for part in self._parts():
+                    part.pane.update(self._changed, s, self._heights, gain, self.workers)
+                    part.copy(self.means[0], self.covariances[0])
+            information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
+            self._unresolved = self.fronts.prior.unresolved_at(information)
+            self._changed[:] = False
+            self._undrawn = True
         self.draw_cells()
+
+    def _parts(self) -> list[_Part]:
+        """The panes; made when there are data."""
+        if self._panes is None:
+            rows, columns = (_cut(axis.count + DEGREE) for axis in (self.y, self.x))
+            plan = self.fronts.plan(rows[0].size, columns[0].size)
+            self._panes = [
+                _Part(Pane(plan, (y.first, x.first), self.right_hand_sides), y, x)
+                for y in rows
+                for x in columns
+            ]
+        return self._panes
 
     @property
     def mean_layers(self) -> Array:
@@ -143,7 +136,8 @@ class MarkovSurface:
         at_points(
             *along_y,
             *along_x,
-            *self._strip_of(along_x[0]),
+            np.zeros_like(along_x[0]),
+            along_x[0],
             self.means,
             self.covariances,
             self._unresolved,
@@ -155,9 +149,8 @@ class MarkovSurface:
     def block_means(self) -> Array:
         """(K, J, I, 6, 6) monomial coefficients of the mean of every right-hand side on every block."""
         out = np.zeros((self.right_hand_sides, self.y.count, self.x.count, MOMENT_ORDER, MOMENT_ORDER))
-        strip, column = self._strip_of(np.arange(self.x.count))
-        near = np.lib.stride_tricks.sliding_window_view(self.means, (ORDER, ORDER), axis=(2, 3))
-        out[..., :ORDER, :ORDER] = PIECES.T @ near[strip, :, :, column].transpose(1, 2, 0, 3, 4) @ PIECES
+        near = np.lib.stride_tricks.sliding_window_view(self.means[0], (ORDER, ORDER), axis=(1, 2))
+        out[..., :ORDER, :ORDER] = PIECES.T @ near @ PIECES
         return out
 
     def block_variances(self) -> Array:
@@ -165,66 +158,10 @@ class MarkovSurface:
         x, y = np.meshgrid(self.x.middles, self.y.middles)
         return np.asarray(self.at(x.ravel(), y.ravel())[1][0].reshape(x.shape))
 
-    def _strip(self, m: int) -> Strip:
-        wide = self.model.wide
-        return wide if wide is not None and self._wide_strips[m] else self.model.narrow
-
-    def _solve_strip(self, m: int, s: Statistics, gain: float) -> None:
-        strip = self._strip(m)
-        chain = strip.chain
-        left = (m + self._first_strip) * self.model.core - self.x.first - strip.halo
-        assert self._heights is not None
-        for safety in (0.0, _SAFETY):
-            solved = solve_strip(
-                s.weights, self._heights, gain, left, strip.halo,
-                chain.first * (1.0 + safety), chain.arriving * (1.0 + safety), chain.leaving, chain.coupling,
-                chain.rows, self.means[m], self.covariances[m],
-            )  # fmt: skip
-            if solved:
-                return
-            self.fallbacks += 1
-        self.means[m], self.covariances[m] = 0.0, _prior_covariances(self.model.prior)
-
-    def _choose_wide(self, s: Statistics) -> Mask:
-        """(strips,) those that see, within the narrow halo, a hole in the data, or hardly any data."""
-        with_data = s.weights[..., 0, 0] > 0.0
-        narrow = np.zeros_like(self.stale)
-        beside_hole = self._seeing(np.flatnonzero(find_holes(with_data).any(axis=0)), narrow)
-        filled = np.concatenate([[0], np.cumsum(with_data.sum(0))])
-        first, last = self._columns(narrow)
-        first, last = np.clip(first, 0, self.x.count), np.clip(last + 1, 0, self.x.count)
-        room = np.maximum(last - first, 1) * self.y.count
-        return np.asarray(beside_hole | (filled[last] - filled[first] < _SPARSE * room), dtype=bool)
-
-    def _seeing(self, columns: np.ndarray[Any, np.dtype[np.intp]], wide: Mask) -> Mask:
-        """(strips,) those whose blocks include one of the given columns of blocks.
-
-        wide: (strips,) whether to count the blocks of the wide halo
-        """
-        left, right = self._columns(wide)
-        return np.asarray(
-            np.searchsorted(columns, left) < np.searchsorted(columns, right, side="right"), dtype=bool
-        )
-
-    def _columns(self, wide: Mask) -> tuple[Any, Any]:
-        """(strips,), (strips,) first and last column of blocks whose coefficients all lie in the strip."""
-        narrow = self.model.narrow
-        halo = np.where(wide, (self.model.wide or narrow).halo, narrow.halo)
-        left = (np.arange(self.stale.size) + self._first_strip) * self.model.core - self.x.first - halo
-        return left, left + self.model.core + 2 * halo - ORDER
-
-    def _strip_of(self, block: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, Any]:
-        """Strip that answers for each column of blocks, and the column of its first coefficient there."""
-        strip, column = np.divmod(block + self.x.first, self.model.core)
-        return strip - self._first_strip, column
-
     def take(self, coefficients: Array) -> None:
         """Use these coefficients (K, J + 2, I + 2) of the window as means."""
-        columns = np.arange(self.model.core + DEGREE) - self.x.first
-        for m in range(self.stale.size):
-            at = np.clip(columns + (m + self._first_strip) * self.model.core, 0, coefficients.shape[2] - 1)
-            self.means[m] = coefficients[:, :, at]
-        self._undrawn[:] = True
+        self.means[0] = coefficients
+        self._undrawn = True
 
     @property
     def unresolved_variance(self) -> Array:
@@ -234,22 +171,55 @@ class MarkovSurface:
 
     def draw_cells(self) -> None:
         """Bring the layers up to date with the coefficients."""
-        strips = np.flatnonzero(self._undrawn)
-        if not strips.size:
+        if not self._undrawn:
             return
-        cells = np.flatnonzero(self._undrawn[self._cell_strips[0]])
-        if cells.size:
-            first, last = int(cells[0]), int(cells[-1]) + 1
-            parts = np.linspace(first, last, self.workers.count + 1).astype(int)
-            self.workers.run(
-                at_cells,
-                [
-                    (*self._cells_y, *self._cells_x, *self._cell_strips, a, b, self.means, self.covariances,
-                     self._unresolved, self._mean_layers, self._variance_layers)
-                    for a, b in itertools.pairwise(parts)
-                ],
-            )  # fmt: skip
-        self._undrawn[:] = False
+        block_x = self._cells_x[0]
+        strip = np.zeros_like(block_x)
+        parts = np.linspace(0, block_x.size, self.workers.count + 1).astype(int)
+        self.workers.run(
+            at_cells,
+            [
+                (*self._cells_y, *self._cells_x, strip, block_x, a, b, self.means, self.covariances,
+                 self._unresolved, self._mean_layers, self._variance_layers)
+                for a, b in itertools.pairwise(parts)
+            ],
+        )  # fmt: skip
+        self._undrawn = False
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Along an axis: the coefficients of a pane, and those that it answers for, core ... end - 1."""
+
+    first: int
+    size: int
+    core: int
+    end: int
+
+
+@dataclass(frozen=True)
+class _Part:
+    pane: Pane
+    y: _Piece
+    x: _Piece
+
+    def copy(self, means: Array, covariances: Array) -> None:
+        """Write what the pane answers for to means (K, J + 2, I + 2) and covariances (J + 2, I + 2, 13)."""
+        there = slice(self.y.core, self.y.end), slice(self.x.core, self.x.end)
+        here = tuple(slice(piece.core - piece.first, piece.end - piece.first) for piece in (self.y, self.x))
+        means[:, *there] = self.pane.means[:, *here]
+        covariances[there] = self.pane.covariances[here]
+
+
+def _cut(count: int) -> list[_Piece]:
+    """So many coefficients in pieces of equal size that overlap."""
+    pieces = 1 if count <= _MOST else -(-count // (_MOST - 2 * _OVERLAP))
+    core = -(-count // pieces)
+    size = min(core + 2 * _OVERLAP, count) if pieces > 1 else count
+    return [
+        _Piece(min(max(start - _OVERLAP, 0), count - size), size, start, min(start + core, count))
+        for start in range(0, count, core)
+    ]
 
 
 def _at_axis(at: Array, axis: Axis) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Array, Array]:

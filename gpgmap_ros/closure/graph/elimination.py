@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse.linalg import splu
 
-Array = NDArray[np.float64]
+from gp_core.arrays import Array
+
 Indices = NDArray[np.intp]
 
 GROUP = 16
@@ -54,7 +55,7 @@ class Structure:
     def __init__(self, count: int, first: Indices, second: Indices, size: int) -> None:
         self.count, self.size = count, size
         order = elimination_order(count, first, second)
-        self.fronts = grouped(*eliminated(order, first, second))
+        self.fronts = group_fronts(*eliminate(order, first, second))
         self._find_numbers(first, second)
 
     def _find_numbers(self, first: Indices, second: Indices) -> None:
@@ -187,7 +188,7 @@ def elimination_order(count: int, first: Indices, second: Indices) -> Indices:
     return np.argsort(factor.perm_c)
 
 
-def eliminated(order: Indices, first: Indices, second: Indices) -> tuple[Indices, list[set[int]]]:
+def eliminate(order: Indices, first: Indices, second: Indices) -> tuple[Indices, list[set[int]]]:
     """The order, and for each node of it the later ones that its column of the factor reaches."""
     count = len(order)
     rank = np.empty(count, dtype=np.intp)
@@ -203,7 +204,7 @@ def eliminated(order: Indices, first: Indices, second: Indices) -> tuple[Indices
     return order, reached
 
 
-def grouped(order: Indices, reached: list[set[int]]) -> list[Front]:
+def group_fronts(order: Indices, reached: list[set[int]]) -> list[Front]:
     """Fronts in the order of their elimination, children before their parents.
 
     A node joins the group of the first node that it reaches if the group stays small, or if no zeros are stored.

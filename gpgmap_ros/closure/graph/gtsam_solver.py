@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gp_core.arrays import Array
 from gpgmap_ros.closure.graph.problem import ANCHOR_STD, Minimum, NotDetermined, Problem, SolverMissing
 from gpgmap_ros.closure.graph.robust import Kernel
-
-Array = NDArray[np.float64]
 
 
 class GtsamSolver:

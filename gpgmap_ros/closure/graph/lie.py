@@ -6,10 +6,9 @@ Exp(w, v) = [exp([w]), V(w) v; 0, 1]        T (+) xi = T Exp(xi)        T_1 (-) 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-Array = NDArray[np.float64]
+from gp_core.arrays import Array
 
 SMALL = 0.03
 """Radians below which coefficients come from their series: the closed forms cancel there."""

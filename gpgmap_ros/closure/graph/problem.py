@@ -16,10 +16,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gp_core.arrays import Array
 from gpgmap_ros.closure.graph import lie
 from gpgmap_ros.closure.graph.robust import Kernel
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 ANCHOR_STD = 1e-6

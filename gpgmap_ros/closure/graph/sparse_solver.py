@@ -10,20 +10,18 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import NDArray
 
+from gp_core.arrays import Array
 from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.closure.graph import lie
 from gpgmap_ros.closure.graph.elimination import Factor, NotPositiveDefinite, Structure
 from gpgmap_ros.closure.graph.problem import ANCHOR_STD, Minimum, NotDetermined, Problem
 from gpgmap_ros.closure.graph.robust import Kernel
 
-Array = NDArray[np.float64]
-
-MOST_STEPS = 100
+MAX_STEPS = 100
 ENOUGH, ENOUGH_BETWEEN = 1e-6, 1e-3
 """Fall of the cost, relative to it or in itself, at which a solution is final; between two kernels."""
-FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-6, 1e-12, 1e8
+FIRST_DAMPING, MIN_DAMPING, MAX_DAMPING = 1e-6, 1e-12, 1e8
 
 
 class SparseSolver:
@@ -43,7 +41,7 @@ class SparseSolver:
     def marginals(self, problem: Problem, poses: Array, kernel: Kernel) -> Array:
         """See `GraphSolver`."""
         system = System(problem)
-        diagonal, off_diagonal, _, _ = system.linearised(poses, kernel)
+        diagonal, off_diagonal, _, _ = system.linearise(poses, kernel)
         try:
             with single_threaded_blas():
                 found = Factor(system.structure, diagonal, off_diagonal).inverse_diagonal()
@@ -76,15 +74,15 @@ class System:
 
     def cost(self, poses: Array, kernel: Kernel) -> float:
         between = lie.inverses(poses[self.problem.first]) @ poses[self.problem.second]
-        e = self._whitened(lie.log(self._Z_inverse @ between))
+        e = self._whiten_residuals(lie.log(self._Z_inverse @ between))
         return self._cost(np.sum(e * e, axis=1), self._anchor_errors(poses), kernel)
 
-    def linearised(self, poses: Array, kernel: Kernel) -> tuple[Array, Array, Array, float]:
+    def linearise(self, poses: Array, kernel: Kernel) -> tuple[Array, Array, Array, float]:
         """Diagonal (N, 6, 6) and off-diagonal (P, 6, 6) blocks of the matrix, the gradient (N, 6), and the cost."""
         problem = self.problem
         between = lie.inverses(poses[problem.first]) @ poses[problem.second]
         r = lie.log(self._Z_inverse @ between)
-        e = self._whitened(r)
+        e = self._whiten_residuals(r)
         squared = np.sum(e * e, axis=1)
         weight = np.where(problem.robust, kernel.weight(squared), 1.0)
         # an error of pose j, and one of pose i seen from j
@@ -97,7 +95,7 @@ class System:
         across[self._flipped] = np.swapaxes(across[self._flipped], 1, 2)
         off_diagonal = self._to_pair @ across.reshape(-1, 36)
         we = (weight[:, None] * e)[..., None]
-        gradient = self._to_first @ (A_t @ we)[..., 0] + self._to_second @ (B_t @ we)[..., 0]
+        gradient = np.asarray(self._to_first @ (A_t @ we)[..., 0] + self._to_second @ (B_t @ we)[..., 0])
         anchors = self._anchor_errors(poses)
         diagonal = np.asarray(diagonal).reshape(-1, 6, 6)
         diagonal[problem.anchors] += np.eye(6) / ANCHOR_STD**2
@@ -105,11 +103,11 @@ class System:
         return (
             diagonal,
             np.asarray(off_diagonal).reshape(-1, 6, 6),
-            np.asarray(gradient),
+            gradient,
             self._cost(squared, anchors, kernel),
         )
 
-    def _whitened(self, r: Array) -> Array:
+    def _whiten_residuals(self, r: Array) -> Array:
         return np.asarray((self._whiten @ r[..., None])[..., 0])
 
     def _anchor_errors(self, poses: Array) -> Array:
@@ -123,8 +121,8 @@ class System:
 def descend(system: System, poses: Array, kernel: Kernel, enough: float) -> tuple[Array, float, int, bool]:
     """Poses, cost, steps, and whether the cost does not fall any more."""
     damping, cost = FIRST_DAMPING, np.inf
-    for step in range(MOST_STEPS):
-        diagonal, off_diagonal, gradient, cost = system.linearised(poses, kernel)
+    for step in range(MAX_STEPS):
+        diagonal, off_diagonal, gradient, cost = system.linearise(poses, kernel)
         if not np.isfinite(cost):
             raise NotDetermined(
                 "the cost of the pose graph is not finite: are two submaps half a turn apart?"
@@ -140,13 +138,13 @@ def descend(system: System, poses: Array, kernel: Kernel, enough: float) -> tupl
                 fallen = -np.inf
             if fallen >= 0.0:
                 break
-            damping = max(10.0 * damping, LEAST_DAMPING)
-            if damping > MOST_DAMPING:  # no step makes it smaller: this is as low as rounding lets it be
+            damping = max(10.0 * damping, MIN_DAMPING)
+            if damping > MAX_DAMPING:  # no step makes it smaller: this is as low as rounding lets it be
                 if step == 0 and not np.isfinite(fallen):
                     raise NotDetermined("the poses are not determined by the graph")
                 return poses, cost, step, True
-        poses, damping = moved, max(0.1 * damping, LEAST_DAMPING)
+        poses, damping = moved, max(0.1 * damping, MIN_DAMPING)
         cost -= fallen
         if fallen <= enough * max(cost, 1.0):
             return poses, cost, step + 1, True
-    return poses, cost, MOST_STEPS, False
+    return poses, cost, MAX_STEPS, False

@@ -1,5 +1,7 @@
 """Point clouds in files, a piece at a time: LAS, LAZ, PLY, PCD, XYZ, NPZ. No file is ever in memory as a whole.
 
+OFF, PTS, XYZN and XYZRGB are read by Open3D, as a whole.
+
 source = open_points(path)
 for xyz in source.pieces():         # (N, 3) float64, N at most PIECE
     ...
@@ -14,6 +16,7 @@ from pathlib import Path
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points.arrays import open_npy, open_npz
 from gpgmap_ros.io.points.las import open_las
+from gpgmap_ros.io.points.open3d_files import OPEN3D_SUFFIXES, open_with_open3d
 from gpgmap_ros.io.points.records import open_pcd, open_ply
 from gpgmap_ros.io.points.source import (
     PIECE,
@@ -27,23 +30,24 @@ from gpgmap_ros.io.points.text import open_text
 
 __all__ = ["PIECE", "SUFFIXES", "NoPointsError", "PointFileError", "PointSource", "open_points"]
 
-SUFFIXES = (".las", ".laz", ".ply", ".pcd", ".xyz", ".txt", ".csv", ".asc", ".npz", ".npy")
+SUFFIXES = (".las", ".laz", ".ply", ".pcd", ".xyz", ".txt", ".csv", ".asc", ".npz", ".npy", *OPEN3D_SUFFIXES)
 RECORDINGS = (".bag", ".db3", ".mcap", ".zstd", ".zst")
 
 
 def open_points(path: Path, epsg: int = 0, classes: tuple[int, ...] | None = None) -> PointSource:
     """epsg: of the coordinates, where the file does not say; classes: of LAS points; None: ground where classified"""
     if not path.exists():
-        raise PointFileError(f"{path}: there is no such file")
+        raise PointFileError(f"{path}: no such file")
     suffix = path.suffix.lower()
     if suffix in SUFFIXES and not path.is_file():
-        kind = "a folder" if path.is_dir() else "no regular file"
+        kind = "a folder" if path.is_dir() else "not a regular file"
         raise PointFileError(f"{path}: is {kind}: name the files in it, or a copy that is a file")
     if suffix in SUFFIXES and not path.stat().st_size:
         raise PointFileError(f"{path}: is empty (0 bytes): copy it again")
     openers: dict[str, Callable[[Path], PointSource]] = {
         ".ply": open_ply, ".pcd": open_pcd, ".npz": open_npz, ".npy": open_npy,
         ".xyz": open_text, ".txt": open_text, ".csv": open_text, ".asc": open_text,
+        **dict.fromkeys(OPEN3D_SUFFIXES, open_with_open3d),
     }  # fmt: skip
     try:
         if suffix in (".las", ".laz"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import re
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -11,9 +11,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.io.geotiff import Crs
-from gpgmap_ros.io.npz import array_sizes, read_arrays
-from gpgmap_ros.io.points.source import Array, PointSource, rows_of
+from gpgmap_ros.io.points.source import PointSource, rows_of
+from gpgmap_ros.storage.npz import array_sizes, open_array, read_arrays
 
 SMALL_BYTES = 1 << 16
 """For what is read as a whole: an offset, a code, a name."""
@@ -54,7 +55,7 @@ def open_npz(path: Path) -> PointSource:
 def _npz_crs(plain: dict[str, Any]) -> Crs:
     if "epsg" in plain:
         if np.shape(plain["epsg"]) != () or plain["epsg"].dtype.kind not in "iu":
-            raise ValueError("its epsg is no whole number")
+            raise ValueError("its epsg is not an integer")
         return Crs(int(plain["epsg"]))
     text = str(plain.get("crs", ""))
     match = re.search(r"EPSG:?\s*(\d+)", text, re.IGNORECASE)
@@ -80,17 +81,31 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
+def _check_header(file: IO[bytes], member: str, declared: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array in an archive; ValueError where they do not make up the member's declared size.
+
+    The checksum of a member is compared when its last declared byte has been read: a wrong size would skip that.
+    """
+    shape, dtype = _npy_header(file)
+    size, there = math.prod(shape) * dtype.itemsize, declared - file.tell()
+    if size != there:
+        raise ValueError(
+            f"its '{member}' declares {size:,} bytes and has {there:,}: it is damaged; copy it again"
+        )
+    return shape, dtype
+
+
 def _npy_shape(path: Path, member: str) -> tuple[int, ...]:
-    with zipfile.ZipFile(path) as archive, archive.open(f"{member}.npy") as file:
-        shape, _ = _npy_header(file)
+    with open_array(path, member) as (file, size):
+        shape, _ = _check_header(file, member, size)
     if not shape:
         raise ValueError(f"'{member}' is a single number, expected (N, 3)")
     return shape
 
 
 def _npy_rows(path: Path, member: str, stride: int) -> Iterator[NDArray[Any]]:
-    with zipfile.ZipFile(path) as archive, archive.open(f"{member}.npy") as file:
-        yield from rows_of(file, stride, *_npy_header(file))
+    with open_array(path, member) as (file, size):
+        yield from rows_of(file, stride, *_check_header(file, member, size))
 
 
 def open_npy(path: Path) -> PointSource:

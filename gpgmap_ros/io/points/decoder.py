@@ -44,14 +44,14 @@ class LasDecoder:
         self._lock = threading.Lock()
 
     def describe(self, path: Path) -> dict[str, Any]:
-        """See `las_decoding.described`. DecoderFailed where the file can't be read."""
+        """See `las_decoding.read_header`. DecoderFailed where the file can't be read."""
         (content,) = self._answers({"do": "open", "path": str(path.resolve())})
         return dict(json.loads(content))
 
     def points(
         self, path: Path, stride: int, classes: tuple[int, ...] | None
     ) -> Iterator[NDArray[np.float64]]:
-        """See `las_decoding.decoded`. DecoderFailed where the file turns out to be damaged."""
+        """See `las_decoding.decode_points`. DecoderFailed where the file turns out to be damaged."""
         request = {"do": "read", "path": str(path.resolve()), "stride": stride, "classes": classes}
         for content in self._answers(request):
             yield np.frombuffer(content, dtype=np.float64).reshape(-1, 3)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points.decoder import NoneOfClass, decoder
-from gpgmap_ros.io.points.source import Array, NoPointsError, PointFileError, PointSource
+from gpgmap_ros.io.points.source import NoPointsError, PointFileError, PointSource
 
 GROUND = 2
 """The class of ground."""

@@ -58,9 +58,9 @@ def main() -> None:
         limit_memory(path)
         try:
             if request["do"] == "open":
-                send(out, HEADER, json.dumps(described(path)).encode())
+                send(out, HEADER, json.dumps(read_header(path)).encode())
             else:
-                for xyz in decoded(path, request["stride"], request["classes"]):
+                for xyz in decode_points(path, request["stride"], request["classes"]):
                     send(out, POINTS, xyz.data)
             send(out, END, json.dumps({"largest_mb": largest_mb()}).encode())
         except BrokenPipeError:
@@ -100,26 +100,26 @@ def largest_mb() -> float:
     return float(peak.split()[1]) / 1024.0
 
 
-def opened(path: Path) -> laspy.LasReader:
+def open_las(path: Path) -> laspy.LasReader:
     """The reader at the first point; ValueError where the header can't be true."""
     limit_time()
     reader = laspy.open(path, decompression_selection=FIELDS)
     header, size = reader.header, path.stat().st_size
     count, stored = int(header.point_count), size - int(header.offset_to_point_data)
     packed = header.are_points_compressed
-    most = size * POINTS_PER_BYTE if packed else max(stored, 0) // header.point_format.size
-    if count > most:
+    limit = size * POINTS_PER_BYTE if packed else max(stored, 0) // header.point_format.size
+    if count > limit:
         reader.close()
         raise ValueError(
-            f"its header says {count:,} points, but its {size:,} bytes can hold {most:,} at most: it was cut off or"
+            f"its header says {count:,} points, but its {size:,} bytes can hold {limit:,} at most: it was cut off or"
             " is damaged; copy it again"
         )
     return reader
 
 
-def described(path: Path) -> dict[str, Any]:
+def read_header(path: Path) -> dict[str, Any]:
     """The number of points, how many of each class in a few places, and the records that name the coordinates."""
-    with opened(path) as reader:
+    with open_las(path) as reader:
         header = reader.header
         count = int(header.point_count)
         size, starts = AT_EACH, range(0, count, max(count // PLACES, 1))
@@ -138,11 +138,11 @@ def described(path: Path) -> dict[str, Any]:
     return {"count": count, "classes": classes, "records": records}
 
 
-def decoded(path: Path, stride: int, classes: list[int] | None) -> Iterator[NDArray[np.float64]]:
+def decode_points(path: Path, stride: int, classes: list[int] | None) -> Iterator[NDArray[np.float64]]:
     """Coordinates (N, 3) of the points of some classes (None: of all), piece by piece, of every `stride` the first."""
     found: dict[int, int] = {}
     used = 0
-    with opened(path) as reader:
+    with open_las(path) as reader:
         header = reader.header
         count = int(header.point_count)
         size = PIECE if stride == 1 else CHUNK
@@ -179,9 +179,7 @@ def add_classes(found: dict[int, int], kinds: NDArray[np.uint8]) -> None:
 def without_points(classes: list[int], found: dict[int, int]) -> str:
     asked = ", ".join(map(str, classes))
     there = ", ".join(f"{number} ({count:,} points)" for number, count in sorted(found.items()))
-    return (
-        f"there are no points of class {asked} in it; its classes are {there or 'none'}: choose with --class"
-    )
+    return f"the file has no points of class {asked}; its classes are {there or 'none'}: choose with --class"
 
 
 if __name__ == "__main__":

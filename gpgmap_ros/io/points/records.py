@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.io.geotiff import Crs
-from gpgmap_ros.io.points.source import PIECE, Array, PointSource, require_xyz, rows_of
+from gpgmap_ros.io.points.source import PIECE, PointSource, require_xyz, rows_of
 from gpgmap_ros.io.points.text import text_records
 
 LONGEST_LINE = 1 << 16
@@ -31,7 +32,7 @@ def open_ply(path: Path) -> PointSource:
         order, count, fields, element = "", 0, [], ""
         while (line := file.readline(LONGEST_LINE)).strip() != b"end_header":
             if not line or len(line) == LONGEST_LINE:
-                raise ValueError("its header has no end")
+                raise ValueError("its header is not terminated")
             words = line.decode("ascii", errors="replace").split()
             if words[:1] == ["format"]:
                 order = {"ascii": "text", "binary_little_endian": "<", "binary_big_endian": ">"}[words[1]]
@@ -89,7 +90,7 @@ def open_pcd(path: Path) -> PointSource:
         flat = [name for name, repeat in zip(names, repeats, strict=True) for _ in range(repeat)]
         return text_records(path, count, flat, start)
     if storage == "binary_compressed":
-        return _pcd_compressed(path, count, dtype, start)
+        return _open_compressed_pcd(path, count, dtype, start)
     return _records(path, count, dtype, start)
 
 
@@ -110,7 +111,7 @@ def _records(path: Path, count: int, dtype: np.dtype[Any], start: int) -> PointS
     return PointSource(path, count, Crs(), read)
 
 
-def _pcd_compressed(path: Path, count: int, dtype: np.dtype[Any], start: int) -> PointSource:
+def _open_compressed_pcd(path: Path, count: int, dtype: np.dtype[Any], start: int) -> PointSource:
     """PCL compresses a whole cloud at once, field after field: only here is one in memory as a whole."""
 
     def read(stride: int) -> Iterator[Array]:

@@ -15,15 +15,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.io.geotiff import Crs
-
-Array = NDArray[np.float64]
 
 PIECE = 1_000_000
 """Points at a time."""
 
 
-LARGEST = 1e9
+MAX_COORDINATE = 1e9
 """Metres. A coordinate beyond it is none: no system has such, and cells could not be counted there."""
 READING_ERRORS = (
     OSError, ValueError, LookupError, TypeError, EOFError, SyntaxError, RuntimeError, MemoryError, ArithmeticError,
@@ -62,24 +61,24 @@ class PointSource:
         """All points, in order, (N, 3) in the file's coordinates; PointFileError where it turns out to be damaged."""
         yield from self._careful(1)
 
-    def sample(self, most: int) -> Array:
-        """About `most` points from all over the file. PointFileError where there is none."""
-        stride = 1 if self.count is None else max(1, self.count // max(most, 1))
-        sample = self._thinned(most, stride)
+    def sample(self, max_points: int) -> Array:
+        """About `max_points` points from all over the file. PointFileError where there is none."""
+        stride = 1 if self.count is None else max(1, self.count // max(max_points, 1))
+        sample = self._read_sample(max_points, stride)
         if not len(sample) and stride >= 4:  # the few points of a rare class may lie between the pieces
-            sample = self._thinned(most, 1)
+            sample = self._read_sample(max_points, 1)
         if not len(sample):
-            raise NoPointsError(f"{self.path}: there are no points in it")
+            raise NoPointsError(f"{self.path}: the file has no points")
         return sample
 
-    def _thinned(self, most: int, stride: int) -> Array:
+    def _read_sample(self, max_points: int, stride: int) -> Array:
         kept, total = [np.empty((0, 3))], 0
         for piece in self._careful(max(1, stride // 4)):
             part = piece[:: min(stride, 4)]
             kept.append(part)
             total += len(part)
             if (
-                total > 2 * most
+                total > 2 * max_points
             ):  # more than expected, or of unknown length: keep every other one from here on
                 kept, total = [np.concatenate(kept)[::2]], -(-total // 2)
         return np.concatenate(kept)
@@ -89,8 +88,8 @@ class PointSource:
         try:
             for piece in self.read(stride):
                 # most pieces need no closer look; NaN makes both comparisons false
-                if len(piece) and not (piece.min() >= -LARGEST and piece.max() <= LARGEST):
-                    good = (np.abs(piece) <= LARGEST).all(axis=1)
+                if len(piece) and not (piece.min() >= -MAX_COORDINATE and piece.max() <= MAX_COORDINATE):
+                    good = (np.abs(piece) <= MAX_COORDINATE).all(axis=1)
                     self.left_out += int(len(piece) - good.sum())
                     piece = piece[good]
                 yield piece
@@ -111,7 +110,7 @@ def unreadable(path: Path, error: BaseException) -> PointFileError:
         said = f"its header is damaged ({type(error).__name__}: {said})"
     elif isinstance(error, OSError) and error.strerror:
         said = error.strerror
-    return PointFileError(f"{path}: can't be read: {said}")
+    return PointFileError(f"{path}: cannot be read: {said}")
 
 
 def require_xyz(names: list[str]) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gpgmap_ros.arrays import Array
 from gpgmap_ros.io.geotiff import Crs
-from gpgmap_ros.io.points.source import PIECE, Array, PointSource, require_xyz
+from gpgmap_ros.io.points.source import PIECE, PointSource, require_xyz
 
 
 def open_text(path: Path) -> PointSource:
@@ -20,7 +21,7 @@ def open_text(path: Path) -> PointSource:
         while first.startswith((b"#", b"//")) or first == b"\n":
             start, first = file.tell(), file.readline()
         if not first:
-            raise ValueError("there are no points in it")
+            raise ValueError("the file has no points")
     words = re.split(rb"[\s,;]+", first.strip())
     names = [word.decode(errors="replace").strip('"').lower() for word in words]
     try:

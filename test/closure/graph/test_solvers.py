@@ -116,17 +116,17 @@ def test_a_loop_is_corrected_where_gtsam_cannot_be_imported() -> None:
 import sys
 sys.modules["gtsam"] = None
 import numpy as np
-from gpgmap_ros.closure import Closure, PoseGraph
+from gpgmap_ros.closure import PoseConstraint, PoseGraph
 step, sigma = np.eye(4), 0.01 * np.eye(6)
 step[0, 3] = 1.0
 graph = PoseGraph()
-graph.add_first("0", np.eye(4))
+graph.add_first(0, np.eye(4))
 for k in range(4):
-    graph.add_odometry(str(k), str(k + 1), step, sigma)
-graph.add_closure(Closure("4", "0", np.eye(4) + np.eye(4, k=3) * 3.9, 1e-4 * sigma))
+    graph.add_odometry(k, k + 1, step, sigma)
+graph.add_closure(PoseConstraint(4, 0, np.eye(4) + np.eye(4, k=3) * 3.9, 1e-4 * sigma))
 solution = graph.solve()
-assert abs(solution.poses["4"][0, 3] - 3.9) < 1e-3, solution.poses["4"]
-assert graph.covariances(solution.poses)["4"][0, 0] < 1e-5
+assert abs(solution.poses[4][0, 3] - 3.9) < 1e-3, solution.poses[4]
+assert graph.covariances(solution.poses)[4][0, 0] < 1e-5
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ import pytest
 from exact import exact_posterior
 
 from gp_core.grid import Grid, GridGP, mean_tiles, variance_tiles
-from gp_core.grid.markov import surface as strip_surface
+from gp_core.grid.markov import pane
 from gp_core.kernels import RBF, Constant, Matern, White
 
 SMOOTH, ROUGH = RBF(0.5), Matern(0.6, nu=1.5)
@@ -147,7 +147,7 @@ def test_a_failing_factorisation_falls_back_and_is_counted(monkeypatch):
     np.testing.assert_allclose(p.variance, expected.variance, rtol=0.05)
 
 
-def test_a_strip_that_can_not_be_factorised_falls_back_and_is_counted(monkeypatch):
+def test_boxes_that_can_not_be_eliminated_fall_back_and_are_counted(monkeypatch):
     rng = np.random.default_rng(5)
     xy = rng.uniform(0.0, 4.0, (3000, 2))
     grid = Grid((0.0, 0.0), (40, 40), 0.1)
@@ -158,20 +158,20 @@ def test_a_strip_that_can_not_be_factorised_falls_back_and_is_counted(monkeypatc
         maps.append(gp)
     expected = maps[0].posterior()
     assert maps[0].fallbacks == 0
-    real, calls = strip_surface.solve_strip, []
+    real, calls = pane.eliminate, []
 
     def fail_first(*arguments):
         calls.append(arguments)
         return False if len(calls) == 1 else real(*arguments)
 
-    monkeypatch.setattr(strip_surface, "solve_strip", fail_first)
+    monkeypatch.setattr(pane, "eliminate", fail_first)
     p = maps[1].posterior()
     assert maps[1].fallbacks == 1
     assert (np.abs(p.mean - expected.mean) / np.sqrt(expected.variance)).max() < 0.01
     np.testing.assert_allclose(p.variance, expected.variance, rtol=0.01)
-    monkeypatch.setattr(strip_surface, "solve_strip", lambda *arguments: False)
+    monkeypatch.setattr(pane, "eliminate", lambda *arguments: False)
     p = maps[2].posterior()
-    assert maps[2].fallbacks == 2 * maps[2]._surface.stale.size
+    assert maps[2].fallbacks == 2 * len(maps[2]._surface._panes[0].pane.plan.jobs)
     assert (p.mean == 0.0).all()
     np.testing.assert_allclose(p.variance, 1.0, rtol=1e-4)
 

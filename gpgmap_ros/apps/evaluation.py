@@ -1,0 +1,212 @@
+"""How good a run is, against the true trajectory: errors of the poses, and which closures were right.
+
+**ATE.** Each pose of the run is paired with the truth at its time (interpolated; pairs farther apart than `gap` are
+left out). The estimated trajectory is moved onto the truth by the rigid motion that fits best (Umeyama's without
+scale; yaw and translation only with `yaw_only`), and the errors are the distances left: RMSE, median, largest.
+
+**RPE.** For every pair of poses that are `distance` metres of true way apart, the error of the motion between them:
+translation in per cent of the distance, rotation in degrees per metre, both as RMSE.
+
+**Closures.** Of every pair of submaps that was compared, the truth says where b lies in a. A comparison is *possible*
+if the true places of the two submaps are closer than `reach` metres. An accepted closure is *right* if it is possible
+and its pose differs from the true one by less than `right_m` and `right_deg`. Precision is the share of the accepted
+that are right; recall the share of the possible comparisons that were accepted and are right; both also for every
+threshold on the probability. Pairs at whose times the truth says nothing are left out and counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from gpgmap_ros.arrays import Array
+from gpgmap_ros.geometry import inverse
+from gpgmap_ros.io.run_folder import RunFolder
+from gpgmap_ros.io.trajectory import Trajectory
+from gpgmap_ros.mapping.submaps import align_with_gravity
+
+
+class EvaluationError(ValueError):
+    """The run can't be compared with the truth: why."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """gap: seconds; distance: metres, for RPE; reach, right_m: metres; right_deg: degrees; see above"""
+
+    gap: float = 1.0
+    distance: float = 10.0
+    reach: float = 20.0
+    right_m: float = 1.0
+    right_deg: float = 3.0
+    yaw_only: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Poses of a run and the truth at the same times: (N,), (N, 4, 4), (N, 4, 4)."""
+
+    stamps: NDArray[np.int64]
+    estimated: Array
+    true: Array
+
+
+def pair_poses(estimated: Trajectory, truth: Trajectory, gap: float) -> Paired:
+    kept = [
+        (k, T) for k, stamp in enumerate(estimated.stamps) if (T := truth.at(int(stamp), gap)) is not None
+    ]
+    if len(kept) < 3:
+        first, last = (truth.stamps[k] / 1e9 for k in (0, -1))
+        begin, end = (estimated.stamps[k] / 1e9 for k in (0, -1))
+        raise EvaluationError(
+            f"only {len(kept)} poses have a true one: the run is from {begin:.3f} to {end:.3f} s, the truth from"
+            f" {first:.3f} to {last:.3f} s; are both in the same clock? --gap allows larger gaps"
+        )
+    index = [k for k, _ in kept]
+    return Paired(estimated.stamps[index], estimated.poses[index], np.array([T for _, T in kept]))
+
+
+def alignment(pairs: Paired, yaw_only: bool) -> Array:
+    """T_true_estimated (4, 4) that brings positions closest, least squares."""
+    a, b = pairs.estimated[:, :3, 3], pairs.true[:, :3, 3]
+    ca, cb = a.mean(axis=0), b.mean(axis=0)
+    T = np.eye(4)
+    if yaw_only:
+        x, y = (a - ca)[:, :2], (b - cb)[:, :2]
+        yaw = np.arctan2((x[:, 0] * y[:, 1] - x[:, 1] * y[:, 0]).sum(), (x * y).sum())
+        T[:3, :3] = Rotation.from_euler("z", yaw).as_matrix()
+    else:
+        U, _, Vt = np.linalg.svd((b - cb).T @ (a - ca))
+        T[:3, :3] = U @ np.diag([1.0, 1.0, np.sign(np.linalg.det(U @ Vt))]) @ Vt
+    T[:3, 3] = cb - T[:3, :3] @ ca
+    return T
+
+
+def trajectory_errors(estimated: Trajectory, truth: Trajectory, rules: Rules) -> dict[str, Any]:
+    pairs = pair_poses(estimated, truth, rules.gap)
+    T = alignment(pairs, rules.yaw_only)
+    moved = pairs.estimated[:, :3, 3] @ T[:3, :3].T + T[:3, 3]
+    error = np.linalg.norm(moved - pairs.true[:, :3, 3], axis=1)
+    return {
+        "poses": len(error),
+        "ate_m": {"rmse": rms(error), "median": float(np.median(error)), "max": float(error.max())},
+        "rpe": relative_errors(pairs, rules.distance),
+    }
+
+
+def relative_errors(pairs: Paired, distance: float) -> dict[str, Any] | None:
+    steps = np.linalg.norm(np.diff(pairs.true[:, :3, 3], axis=0), axis=1)
+    way = np.concatenate([[0.0], np.cumsum(steps)])
+    ends = np.searchsorted(way, way + distance)
+    translation, rotation = [], []
+    for start, end in enumerate(ends):
+        if end >= len(way):
+            break
+        true = inverse(pairs.true[start]) @ pairs.true[end]
+        error = inverse(true) @ inverse(pairs.estimated[start]) @ pairs.estimated[end]
+        length = way[end] - way[start]
+        translation.append(np.linalg.norm(error[:3, 3]) / length)
+        rotation.append(np.degrees(Rotation.from_matrix(error[:3, :3]).magnitude()) / length)
+    if not translation:
+        return None
+    return {
+        "distance_m": distance,
+        "pairs": len(translation),
+        "translation_percent": 100.0 * rms(np.array(translation)),
+        "rotation_deg_per_m": rms(np.array(rotation)),
+    }
+
+
+def rms(values: NDArray[np.floating]) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+def closure_errors(
+    closures: list[dict[str, Any]], submaps: list[Any], truth: Trajectory, rules: Rules
+) -> dict[str, Any]:
+    """Errors of the closures against the truth. submaps: with id, first_stamp and T_map_submap"""
+    true: dict[int, Array] = {}
+    for item in submaps:
+        T = truth.at(int(item.first_stamp), rules.gap)
+        if T is not None:
+            true[item.id] = align_with_gravity(T)
+    judged, unknown = [], 0
+    for closure in closures:
+        if closure["a"] not in true or closure["b"] not in true:
+            unknown += 1
+            continue
+        T_true = inverse(true[closure["a"]]) @ true[closure["b"]]
+        error = inverse(T_true) @ np.array(closure["T_a_b"])
+        distance = float(np.linalg.norm(error[:3, 3]))
+        turn = float(np.degrees(Rotation.from_matrix(error[:3, :3]).magnitude()))
+        near = bool(np.hypot(*T_true[:2, 3]) <= rules.reach)
+        judged.append(
+            {
+                "a": closure["a"], "b": closure["b"], "accepted": closure["accepted"],
+                "probability": closure["probability"], "possible": near,
+                "right": near and distance <= rules.right_m and turn <= rules.right_deg,
+                "error_m": distance, "error_deg": turn,
+            }
+        )  # fmt: skip
+    accepted = [item for item in judged if item["accepted"]]
+    right = [item for item in accepted if item["right"]]
+    possible = [item for item in judged if item["possible"]]
+    return {
+        "compared": len(judged),
+        "without_truth": unknown,
+        "possible": len(possible),
+        "accepted": len(accepted),
+        "right": len(right),
+        "precision": len(right) / len(accepted) if accepted else None,
+        "recall": len(right) / len(possible) if possible else None,
+        "median_error_m": float(np.median([item["error_m"] for item in right])) if right else None,
+        "median_error_deg": float(np.median([item["error_deg"] for item in right])) if right else None,
+        "curve": precision_recall(judged),
+        "each": judged,
+    }
+
+
+def precision_recall(judged: list[dict[str, Any]]) -> list[dict[str, float]]:
+    """For every threshold on the probability, highest first, whatever else was held against a closure."""
+    order = sorted(judged, key=lambda item: -item["probability"])
+    possible = sum(item["possible"] for item in judged)
+    curve, right = [], 0
+    for number, item in enumerate(order, 1):
+        right += item["right"]
+        last = number == len(order) or order[number]["probability"] < item["probability"]
+        if last and possible:
+            curve.append(
+                {"threshold": item["probability"], "precision": right / number, "recall": right / possible}
+            )
+    return curve
+
+
+def evaluate_run(
+    folder: RunFolder, summary: dict[str, Any], truth: Trajectory, rules: Rules
+) -> dict[str, Any]:
+    """Errors of a replay's trajectories and closures. summary: the run's own"""
+    # drives have frames of their own until closures join them: there is no one trajectory to compare
+    separate = drives_in_map(summary) > 1
+    odometry = None if separate else trajectory_errors(folder.read_trajectory(corrected=False), truth, rules)
+    result: dict[str, Any] = {
+        "rules": asdict(rules),
+        "odometry": odometry,
+        "corrected": trajectory_errors(folder.read_trajectory(), truth, rules),
+        "closures": None,
+    }
+    if folder.closures.exists():
+        submaps = folder.open_submaps().infos()
+        result["closures"] = closure_errors(folder.read_closures(), submaps, truth, rules)
+    return result
+
+
+def drives_in_map(summary: dict[str, Any]) -> int:
+    """Number of drives that share the run's map."""
+    drives = summary.get("drives")
+    if not isinstance(drives, list):  # a run of an earlier version
+        return 1
+    return sum(isinstance(item, dict) and item.get("in_map") is True for item in drives)

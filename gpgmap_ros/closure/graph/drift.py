@@ -1,0 +1,46 @@
+"""The error of odometry, as a covariance that grows with the distance driven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gp_core.arrays import Array
+from gpgmap_ros.closure.config import ClosureConfig
+
+Path = TypeVar("Path", float, NDArray[np.float64])
+
+MIN_PATH = 0.1
+"""Metres: no odometry is believed to be better than after so short a path."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How odometry errs: variances grow with the path.
+
+    position_std: metres per square root of metre; rotation_std: radians per square root of metre
+    tilt_std: radians; roll and pitch never err by more, because frames are aligned with gravity
+    """
+
+    position_std: float = 0.05
+    rotation_std: float = 0.01
+    tilt_std: float = np.deg2rad(2.0)
+
+    @classmethod
+    def from_config(cls, config: ClosureConfig) -> Drift:
+        return cls(config.drift_position, config.drift_rotation, float(np.deg2rad(config.tilt_std)))
+
+    def position_variance(self, path: Path) -> Path:
+        """Along each axis, after `path` metres: a number or an array."""
+        lateral = self.rotation_std**2 * path**3 / 3.0  # a random turn on the way moves the end sideways
+        return self.position_std**2 * path + lateral
+
+    def covariance(self, path: float) -> Array:
+        """(6, 6) after `path` metres."""
+        position = self.position_variance(path)
+        rotation = self.rotation_std**2 * path
+        tilt = min(rotation, self.tilt_std**2)
+        return np.diag([position] * 3 + [tilt] * 2 + [rotation])

@@ -1,0 +1,196 @@
+"""Covariance of a pose, from the residuals between the two maps.
+
+Heights at neighbouring cells err together, so that the inverse of the normal matrix, which counts each cell as
+independent, is far too small. The pose error of a robust fit is A^-1 sum_i x_i psi_i, with
+x_i = J_i / sqrt(lambda v_i) and psi_i the influence of the normalised residuals u_i, and its covariance
+
+    Sigma = A^-1 B A^-1,      A = sum_i psi'_i sym(x_i^A x_i^B'),      B = sum_ij s_i s_j x_i x_j' C(p_i - p_j)
+
+with C the autocorrelation of psi_i / s_i (Conley, 1999). J is the direction in which each cell is informative: a smooth
+slope says nothing along its contour, A is small there, and Sigma is large. No factor is fitted to any terrain; all of
+it is estimated from the residuals, with care for five things that would make Sigma too small:
+
+- **The tail of C** is noise about zero, and pulled below it by the fit. C is the mean over directions and ends where it
+  first reaches zero, as the sums over Markov chains do (Geyer, 1992).
+- **The fit takes up part of the errors,** just the part that moves the pose: psi^_i = psi_i - y_i' A^-1 sum x psi, with
+  y_i = psi'_i x_i. What is expected to be missing in the autocovariance, 2 Re(Y A^-1 X* C) - Y Sigma Y* in the
+  frequency domain, is put back, and C and Sigma are computed again.
+- **Rough ground errs more,** and is where the slopes are. s_i is the spread of psi around each cell.
+- **Slopes err, too,** and their errors look like relief that holds the pose. A takes one slope from each map: their
+  errors are independent, and cancel in the product.
+- **Where a cell errs much, it holds little:** psi', the slope of the influence, falls with the residual and is negative
+  in the tails. Steep ground errs most and weighs most, so that a mean of psi' over all cells makes A too large, by
+  a tenth in the middle and by half in some pairs; A has each cell's own.
+
+The fewer independent cells hold the pose, the less linear its error is in theirs: Sigma is grown by 1 + (FEW /
+cells)^2, the one constant that was chosen by looking at errors.
+
+Errors that are common to a whole map leave no residual: georeference, sensor mount, drift within the submap. They can't
+be seen in a pair, and `common_error` is added for them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+from scipy.ndimage import gaussian_filter
+
+from gp_core.arrays import Array
+from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.registration.correlation import half_spectrum_weights
+from gpgmap_ros.closure.registration.overlay import Overlay, crop, overlay_maps
+from gpgmap_ros.closure.registration.refinement import INDEPENDENT_STRIDE, NU, Alignment
+from gpgmap_ros.closure.registration.registration_map import RegistrationMap
+
+Mask = NDArray[np.bool_]
+
+LAGS = 24
+"""Cells beyond which residuals are taken as independent in any case."""
+AROUND = 6.0
+"""Cells, standard deviation of the window over which the spread of the residuals is taken."""
+ROUNDS = 3
+"""Of putting back what the fit took up: each adds about a tenth of what the one before did."""
+MIN_GAIN = 0.2
+"""Of the information of all cells that is left in any direction, whatever their residuals and errors of slopes."""
+FEW = 10.0
+"""Independent cells: where so many hold a pose, its variance is doubled."""
+COMMON_SHARES = np.array([1.0, 1.0, 0.7, 0.12, 0.12, 0.22])
+"""Of `common_error`, in x, y, z, roll, pitch and yaw, angles times the lever: as two flight lines differ."""
+
+
+def compute_covariance(
+    alignment: Alignment, source: RegistrationMap, target: RegistrationMap, config: ClosureConfig
+) -> Array:
+    """(6, 6) covariance of (x, y, z, roll, pitch, yaw) at `alignment.centre`, target's axes, cells and radians."""
+    over = overlay_maps(alignment, source, target, config)
+    over = crop(over, over.weight > 0.0)
+    mask = over.weight > 0.0
+    root = np.where(mask, 1.0 / np.sqrt(alignment.scale * np.where(mask, over.variance, 1.0)), 0.0)
+    sides = [
+        root * compute_jacobians(over, slope, alignment) for slope in (over.source_slope, over.target_slope)
+    ]
+    X = 0.5 * (sides[0] + sides[1])
+    psi, gain = influence(root * over.residual)
+    gain = np.where(mask, gain, 0.0)
+    A = bound_information(inner_products(X, X), inner_products(gain * sides[0], sides[1]))
+    weight = INDEPENDENT_STRIDE**2 * np.deg2rad(config.tilt_std) ** -2.0
+    prior = np.diag([0.0, 0.0, 0.0, weight, weight, 0.0])
+    inverse: Array = np.asarray(np.linalg.inv(A + prior + 1e-9 * np.diag(np.diag(A))))
+    spread = local_spread(psi, mask)
+    B, correlated_cells = score_covariance(X, gain, psi, spread, mask, inverse)
+    sigma = inverse @ (B + INDEPENDENT_STRIDE**2 * prior) @ inverse
+    held_by = max(participation(np.sum((X[:2] * spread) ** 2, axis=0)) / correlated_cells, 1.0)
+    sigma *= 1.0 + (FEW / held_by) ** 2
+    return add_common_error(0.5 * (sigma + sigma.T), over, mask, alignment, target, config)
+
+
+def add_common_error(
+    sigma: Array,
+    over: Overlay,
+    mask: Mask,
+    alignment: Alignment,
+    target: RegistrationMap,
+    config: ClosureConfig,
+) -> Array:
+    """The covariance with the errors that leave no residual."""
+    apart = over.points[:2, mask] - alignment.centre[:2, None]
+    lever = float(np.sqrt(np.mean(np.sum(apart**2, axis=0))))  # a rotation moves the cells by its lever
+    shares = COMMON_SHARES / np.array([1.0, 1.0, 1.0, lever, lever, lever])
+    return sigma + np.diag((config.common_error / target.resolution * shares) ** 2)
+
+
+def influence(u: Array) -> tuple[Array, Array]:
+    """psi and psi' of Student's t: how much a normalised residual pulls, and how that changes with it."""
+    squared = u * u
+    return (NU + 1.0) / (NU + squared) * u, (NU + 1.0) * (NU - squared) / (NU + squared) ** 2
+
+
+def compute_jacobians(over: Overlay, slope: Array, alignment: Alignment) -> Array:
+    """J (6, rows, columns) of every cell, for a surface of these slopes (2, rows, columns)."""
+    gx, gy = slope
+    d = over.points - alignment.centre[:, None, None]
+    return np.stack([-gx, -gy, np.ones_like(gx), d[1] + gy * d[2], -d[0] - gx * d[2], gx * d[1] - gy * d[0]])
+
+
+def inner_products(a: Array, b: Array) -> Array:
+    return np.asarray(a.reshape(len(a), -1) @ b.reshape(len(b), -1).T)
+
+
+def bound_information(both: Array, across: Array) -> Array:
+    """The information (6, 6) with one slope from each map, `across`, but no less than a part of that of `both`."""
+    L = np.linalg.cholesky(both + 1e-9 * np.diag(np.diag(both)))
+    ratio = np.linalg.solve(L, np.linalg.solve(L, 0.5 * (across + across.T)).T)
+    values, vectors = np.linalg.eigh(0.5 * (ratio + ratio.T))
+    half = L @ vectors
+    return np.asarray((half * np.clip(values, MIN_GAIN, None)) @ half.T)
+
+
+def local_spread(psi: Array, mask: Mask) -> Array:
+    """Standard deviation of psi around every cell; 0 outside the mask."""
+    count = gaussian_filter(mask.astype(float), AROUND, mode="constant", truncate=3.0)
+    squares = gaussian_filter(np.where(mask, psi**2, 0.0), AROUND, mode="constant", truncate=3.0)
+    floor = 1e-6 * max(float(np.mean(psi[mask] ** 2)), np.finfo(float).tiny)
+    return np.where(mask, np.sqrt(np.maximum(squares / np.maximum(count, 1e-9), floor)), 0.0)
+
+
+def participation(share: Array) -> float:
+    """How many cells these shares (rows, columns) are spread over."""
+    return float(share.sum() ** 2 / max(np.sum(share**2), np.finfo(float).tiny))
+
+
+def score_covariance(
+    X: Array, gain: Array | float, psi: Array, spread: Array, mask: Mask, taken: Array
+) -> tuple[Array, float]:
+    """B (6, 6), and the area of correlated errors in cells.
+
+    gain: psi'; taken: (6, 6) G of the part psi' x' G sum x psi of every psi that the fit took up
+    """
+    shape = tuple(fft.next_fast_len(size + LAGS, real=True) for size in mask.shape)
+    safe = np.where(mask, spread, 1.0)
+    power = np.abs(fft.rfft2(np.where(mask, psi / safe, 0.0), s=shape)) ** 2
+    pairs = fft.irfft2(np.abs(fft.rfft2(mask.astype(float), s=shape)) ** 2, s=shape)
+    scores = fft.rfft2(X * spread, s=shape)
+    fitted = fft.rfft2(gain * X / safe, s=shape)
+    missing = np.zeros_like(power)
+    for _ in range(ROUNDS):
+        C = autocovariance(power + missing, pairs)
+        # A covariance has no negative power; estimates of it may.
+        density = np.maximum(fft.rfft2(C).real, 0.0)
+        B = weighted_inner(scores, density, shape[1])
+        with_errors = np.tensordot(taken, scores, 1) * density
+        of_fit = np.tensordot(taken @ B @ taken.T, fitted, 1)
+        missing = np.sum(((2.0 * with_errors - of_fit) * np.conj(fitted)).real, axis=0)
+    return B, float(max(C.sum() / C[0, 0], 1.0)) if C[0, 0] > 0.0 else 1.0
+
+
+def weighted_inner(spectra: NDArray[np.complex128], density: Array, columns: int) -> Array:
+    """sum_ij x_i x_j' C(p_i - p_j) from half spectra (6, P, Q) of x and (P, Q) of C.
+
+    columns: of the lattice
+    """
+    weighted = (spectra * (density * half_spectrum_weights(columns))).reshape(len(spectra), -1)
+    flat = spectra.reshape(len(spectra), -1)
+    return np.asarray(np.asarray((weighted @ np.conj(flat).T).real) / (density.shape[0] * columns))
+
+
+def autocovariance(power: Array, pairs: Array) -> Array:
+    """C at all lags of a periodic lattice: mean over pairs of cells and directions, up to where it first reaches 0.
+
+    power: (P, Q) half spectrum, squared; pairs: (P, R) of cells at every lag
+    """
+    distance = lag_distance(pairs.shape)
+    rings = np.rint(distance).astype(int)
+    near = rings <= LAGS
+    total = np.bincount(rings[near], fft.irfft2(power, s=pairs.shape)[near], LAGS + 1)
+    count = np.bincount(rings[near], pairs[near], LAGS + 1)
+    profile = total / np.maximum(count, 1.0)
+    ends = np.flatnonzero(profile[1:] <= 0.0)
+    if ends.size:
+        profile[1 + ends[0] :] = 0.0
+    return np.interp(distance, np.arange(LAGS + 1), profile, right=0.0)
+
+
+def lag_distance(shape: tuple[int, ...]) -> Array:
+    y, x = (np.minimum(np.arange(size), size - np.arange(size)) for size in shape)
+    return np.hypot(y[:, None], x[None, :])

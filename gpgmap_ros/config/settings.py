@@ -1,0 +1,480 @@
+"""Every setting of the project: name, default, unit, range and meaning, once.
+
+The YAML files, the ROS parameters, the command line and the documentation are made from these classes or are checked
+against them. A `Config` is immutable and always valid: constructing one checks it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from gpgmap_ros.config.schema import Checked, ConfigError, require_order, setting
+
+
+@dataclass(frozen=True)
+class MappingConfig(Checked):
+    """The map: where it is, how fine it is, and what is believed about terrain before any is seen."""
+
+    resolution: float = setting(0.1, "edge of a cell", "m", low=0.001, high=100.0)
+    size_x: float = setting(20.0, "extent of the map along x", "m", low=0.01, high=1e5)
+    size_y: float = setting(20.0, "extent of the map along y", "m", low=0.01, high=1e5)
+    rolling: bool = setting(True, "the map follows the robot; otherwise it stays where mapping began")
+    follow_share: float = setting(
+        0.15,
+        "a rolling map moves when the robot is farther from its middle than this share of its extent",
+        low=0.0,
+        high=0.5,
+        dynamic=True,
+    )
+    kernel: str = setting(
+        "rbf",
+        "prior over heights: rbf is smooth; matern52 and, more so, matern32 follow rocks and breaks and are less "
+        "certain between the points; submaps and the global map made of them always use rbf, because the evidence "
+        "for loop closures was measured on such maps",
+        choices=("rbf", "matern52", "matern32"),
+    )
+    length_scale: float = setting(
+        0.5,
+        "distance over which heights stay alike: shorter follows finer relief; of kernel rbf, and with every kernel "
+        "the distance within which points of a cloud share errors",
+        "m",
+        low=0.001,
+        high=1e4,
+    )
+    rough_length: float = setting(
+        30.0,
+        "length scale of the matern kernels: it hardly matters on dense data, and decides how holes are filled",
+        "cells",
+        low=3.0,
+        high=1000.0,
+    )
+    relief_std: float = setting(
+        1.0, "standard deviation of the heights around their mean, before any data", "m", low=1e-4, high=1e4
+    )
+    learn_noise: bool = setting(
+        False,
+        "learn by place how far points scatter about the surface (grass, gravel, rock), weight them by it, and make "
+        "the layer noise_variance; the stated noise is where learning starts; submaps use the stated noise",
+    )
+    finest_std: float = setting(
+        0.003,
+        "no block of ground (half a length scale of rbf, about a cell of matern) is believed to be known better: "
+        "beyond, new points replace old ones; "
+        "less than 1/300 of relief_std makes solving slow",
+        "m",
+        low=1e-4,
+        high=10.0,
+        dynamic=True,
+    )
+    known_variance_ratio: float = setting(
+        0.25,
+        "a cell is known where its variance is below this share of the prior variance",
+        low=1e-6,
+        high=1.0,
+        dynamic=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("size_x", "size_y"):
+            if getattr(self, name) < self.resolution:
+                raise ConfigError(
+                    f"{name} ({getattr(self, name)} m) is smaller than one cell: lower resolution ({self.resolution} m)"
+                )
+
+
+@dataclass(frozen=True)
+class NoiseConfig(Checked):
+    """How far a measured height may be off (mapping/noise.py has the formula and where the presets come from).
+
+    Standard deviation of a range r: range_std + range_factor r + range_quadratic r^2.
+    """
+
+    sensor: str = setting(
+        "spinning_lidar",
+        "kind of sensor: the preset for the settings below that are -1",
+        choices=("spinning_lidar", "solid_state_lidar", "stereo"),
+        dynamic=True,
+    )
+    range_std: float = setting(
+        -1.0, "standard deviation of a range, constant part (-1: preset)", "m", -1.0, 10.0, dynamic=True
+    )
+    range_factor: float = setting(
+        -1.0, "what each metre of range adds to it (-1: preset)", "m/m", -1.0, 1.0, dynamic=True
+    )
+    range_quadratic: float = setting(
+        -1.0, "what each squared metre of range adds to it (-1: preset)", "m/m^2", -1.0, 1.0, dynamic=True
+    )
+    angle_std: float = setting(
+        -1.0,
+        "standard deviation of a beam's direction, with its width (-1: preset)",
+        "rad",
+        -1.0,
+        1.0,
+        dynamic=True,
+    )
+    height_std: float = setting(
+        0.02,
+        "standard deviation that every height has besides: roughness below the cells, mounting, timing",
+        "m",
+        low=1e-5,
+        high=100.0,
+        dynamic=True,
+    )
+    common_std: float = setting(
+        0.01,
+        "part of the error that the points of one cloud have in common within a length scale: it does not average out",
+        "m",
+        low=0.0,
+        high=100.0,
+        dynamic=True,
+    )
+    incidence: bool = setting(
+        True, "use the angle between beam and mapped surface where that is known", dynamic=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("range_std", "range_factor", "range_quadratic", "angle_std"):
+            if -1.0 < getattr(self, name) < 0.0:
+                raise ConfigError(
+                    f"noise.{name} ({getattr(self, name)}) must not be negative; -1 takes the preset's"
+                )
+
+
+@dataclass(frozen=True)
+class FilterConfig(Checked):
+    """Which points count as ground that the sensor saw.
+
+    "The robot" is its base frame where the sensor's mount on it is known, else the sensor's own frame.
+    """
+
+    min_range: float = setting(0.5, "nearer points are not used", "m", low=0.0, high=1e4, dynamic=True)
+    max_range: float = setting(30.0, "farther points are not used", "m", low=0.01, high=1e5, dynamic=True)
+    min_height: float = setting(
+        -10.0, "lowest point used, relative to the robot", "m", low=-1e5, high=1e5, dynamic=True
+    )
+    max_height: float = setting(
+        2.0, "highest point used, relative to the robot", "m", low=-1e5, high=1e5, dynamic=True
+    )
+    self_min_x: float = setting(
+        0.0, "points in this box are the robot itself: its rear", "m", -1e3, 1e3, dynamic=True
+    )
+    self_max_x: float = setting(0.0, "front of the box; no volume, no box", "m", -1e3, 1e3, dynamic=True)
+    self_min_y: float = setting(0.0, "right side of the box", "m", -1e3, 1e3, dynamic=True)
+    self_max_y: float = setting(0.0, "left side of the box", "m", -1e3, 1e3, dynamic=True)
+    self_min_z: float = setting(0.0, "bottom of the box", "m", -1e3, 1e3, dynamic=True)
+    self_max_z: float = setting(0.0, "top of the box", "m", -1e3, 1e3, dynamic=True)
+    voxel_size: float = setting(
+        0.0,
+        "of the points in a cube of this edge the first is used (0: all are)",
+        "m",
+        0.0,
+        10.0,
+        dynamic=True,
+    )
+    lowest_surface: bool = setting(
+        False, "use the lowest surface only: under ceilings, trees and overhangs", dynamic=True
+    )
+    lowest_cell: float = setting(
+        0.3, "edge of the cells in which it is looked for", "m", 0.01, 10.0, dynamic=True
+    )
+    lowest_tolerance: float = setting(
+        0.2, "points up to this far above the lowest belong to the surface", "m", 0.0, 10.0, dynamic=True
+    )
+    lowest_support: int = setting(
+        2, "points that make a surface; fewer, below it, are stray returns", "points", 1, 100, dynamic=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_order(self, "filter", ("min_range", "max_range"), ("min_height", "max_height"))
+        boxes = (("self_min_x", "self_max_x"), ("self_min_y", "self_max_y"), ("self_min_z", "self_max_z"))
+        require_order(self, "filter", *boxes, equal=True)
+
+
+@dataclass(frozen=True)
+class GateConfig(Checked):
+    """Points that contradict the map are held back until they have been confirmed (mapping/gate.py)."""
+
+    enabled: bool = setting(True, "hold back points that contradict the map", dynamic=True)
+    threshold: float = setting(
+        4.0, "a point contradicts beyond this many standard deviations", low=0.1, high=100.0, dynamic=True
+    )
+    tolerance: float = setting(
+        0.25,
+        "and beyond this difference in height: smaller ones are roughness, not change",
+        "m",
+        low=0.0,
+        high=100.0,
+        dynamic=True,
+    )
+    confirmations: int = setting(
+        5, "consecutive clouds that must agree before the map is changed", "clouds", 1, 10000, dynamic=True
+    )
+    refresh_period: float = setting(
+        1.0,
+        "the surface compared with is at most this old, in time of the data",
+        "s",
+        0.0,
+        3600.0,
+        dynamic=True,
+    )
+
+
+@dataclass(frozen=True)
+class TraversabilityConfig(Checked):
+    """What the robot can drive over."""
+
+    max_slope: float = setting(0.35, "steepest slope, as an angle", "rad", low=0.01, high=1.5, dynamic=True)
+    max_step: float = setting(0.15, "highest step", "m", low=0.001, high=100.0, dynamic=True)
+    step_distance: float = setting(
+        0.3, "a step is a difference in height between places this far apart", "m", 0.01, 100.0, dynamic=True
+    )
+    max_risk: float = setting(
+        0.2,
+        "risk, 1 - P(traversable), above which a cell is an obstacle: in ~/obstacles and in a map for nav2_map_server",
+        low=0.0,
+        high=0.99,
+        dynamic=True,
+    )
+
+
+@dataclass(frozen=True)
+class VisualConfig(Checked):
+    """The 8-bit picture of the gradient: 0 is unknown or uncertain, 1 is flat, 255 is `max_gradient` and more."""
+
+    max_gradient: float = setting(
+        1.0, "gradient that is shown brightest: the same in every picture", "m/m", 0.001, 1000.0, dynamic=True
+    )
+    max_gradient_std: float = setting(
+        0.25, "cells whose gradient is less certain are masked", "m/m", 0.0001, 1000.0, dynamic=True
+    )
+
+
+@dataclass(frozen=True)
+class SubmapConfig(Checked):
+    """Pieces of map for recognising places again; the first limit reached ends one. A limit of 0 is none."""
+
+    enabled: bool = setting(True, "make submaps")
+    size: float = setting(60.0, "extent of a submap in x and y, around where it began", "m", 0.1, 1e4)
+    resolution: float = setting(
+        0.3, "edge of a submap's cell: that of the map where that is larger", "m", low=0.001, high=100.0
+    )
+    length_scale: float = setting(
+        1.0,
+        "distance over which heights stay alike in a submap: that of the map where that is larger",
+        "m",
+        low=0.001,
+        high=1e4,
+    )
+    max_distance: float = setting(25.0, "distance travelled in one submap", "m", 0.0, 1e5, dynamic=True)
+    max_angle: float = setting(
+        0.0, "turning in one submap, left and right added up", "rad", 0.0, 1e4, dynamic=True
+    )
+    max_area: float = setting(0.0, "ground seen in one submap", "m^2", 0.0, 1e9, dynamic=True)
+
+
+@dataclass(frozen=True)
+class ClosureConfig(Checked):
+    """Loop closures: how submaps are compared, what it takes to believe that two show the same ground, how far
+    odometry is trusted. One set serves all terrains: lengths of the comparison are in cells, heights relative to the
+    relief.
+    """
+
+    group: ClassVar[str] = "closure."
+
+    enabled: bool = setting(True, "look for loop closures between finished submaps")
+    frame: str = setting("map", "frame in which corrected poses, the path and the global map stand")
+    publish_tf: bool = setting(
+        False, "publish `closure.frame` -> `map_frame` on /tf: only one node of a robot may do that"
+    )
+    reject: str = setting(
+        "",
+        "closure that the service reject_closure takes out: the numbers of its two submaps, as in 3-17",
+        dynamic=True,
+    )
+    global_map_cells: int = setting(
+        1_000_000,
+        "cells of the global map, at most: a larger one is made of coarser cells",
+        "cells",
+        low=1000,
+        high=100_000_000,
+    )
+    min_path: float = setting(
+        -1.0,
+        "submaps of one drive are compared if the trajectory between them is this long: nearer, odometry is better "
+        "(-1: as long as both of them reach, so that a straight trajectory has left the first)",
+        "m",
+        low=-1.0,
+        high=1e6,
+        dynamic=True,
+    )
+    matches: int = setting(
+        5,
+        "most similar earlier submaps that each new one is registered with",
+        "submaps",
+        1,
+        1000,
+        dynamic=True,
+    )
+    drift_position: float = setting(
+        0.05,
+        "drift of the odometry: standard deviation of the position after one metre; grows as the root of distance",
+        "m",
+        low=1e-4,
+        high=10.0,
+        dynamic=True,
+    )
+    drift_rotation: float = setting(
+        0.01,
+        "drift of the odometry: standard deviation of the heading after one metre; grows as the root of distance",
+        "rad",
+        low=1e-5,
+        high=1.0,
+        dynamic=True,
+    )
+    solver: str = setting(
+        "sparse",
+        "what solves the pose graph: our own solver, or GTSAM where that is installed",
+        choices=("sparse", "gtsam"),
+    )
+    use_gradient: bool = setting(
+        True, "compare gradients as well as heights; off only to measure what they bring"
+    )
+    use_variance: bool = setting(
+        True, "weight cells by the maps' variances; off only to measure what they bring"
+    )
+    yaw_step: float = setting(5.0, "step of the yaws that the search tries", "deg", low=0.5, high=15.0)
+    search_cells: int = setting(
+        36, "the search shrinks a map until it is at most this wide", "cells", low=8, high=200
+    )
+    detail_cells: float = setting(6.0, "detail is relief finer than this", "cells", low=2.0, high=100.0)
+    candidates: int = setting(12, "poses kept from each of the two searches", low=1, high=100)
+    min_overlap: float = setting(
+        0.2, "least overlap, as a share of the smaller map, for a pose to be considered", low=0.02, high=1.0
+    )
+    min_cells: int = setting(100, "a map with fewer well observed cells is refused", low=20, high=10**6)
+    tilt_std: float = setting(
+        2.0, "standard deviation of the error in roll and pitch between two maps", "deg", low=0.01, high=20.0
+    )
+    common_error: float = setting(
+        0.065,
+        "standard deviation of the position errors that a whole map shares and no residual shows: of georeference, "
+        "sensor mount, drift within a submap",
+        "m",
+        low=0.0,
+        high=10.0,
+    )
+    threads: int = setting(2, "threads that share one registration or query", low=1, high=64)
+    accept_probability: float = setting(
+        0.95, "a closure is accepted when it is at least this probable", low=0.5, high=1.0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "frame", self.frame.lstrip("/"))
+        if -1.0 < self.min_path < 0.0:
+            raise ConfigError(
+                f"closure.min_path ({self.min_path}) must not be negative; -1 takes the submaps' reach"
+            )
+
+
+@dataclass(frozen=True)
+class DriveConfig(Checked):
+    """Where one drive ends and the next begins when recordings are replayed: at a pair of successive poses that no
+    motion of the robot connects. Each drive has an odometry frame of its own; only loop closures join them.
+    """
+
+    max_gap: float = setting(60.0, "a longer time between two poses ends a drive", "s", 0.01, 1e7)
+    max_jump: float = setting(1.0, "distance that two poses may differ by at any time", "m", 0.001, 1e5)
+    max_speed: float = setting(20.0, "what each second between them adds to it", "m/s", 0.01, 1e4)
+    max_turn: float = setting(30.0, "angle that two poses may differ by at any time", "deg", 0.1, 180.0)
+    max_turn_rate: float = setting(180.0, "what each second between them adds to it", "deg/s", 0.1, 1e5)
+
+
+@dataclass(frozen=True)
+class LidarConfig(Checked):
+    """LiDAR odometry, where `pose_source` is `lidar`."""
+
+    group: ClassVar[str] = "lidar."
+
+    publish_tf: bool = setting(
+        False,
+        "publish `map_frame` -> `base_frame` (the sensor's frame where /tf knows no mount) from LiDAR odometry on /tf:"
+        " only one node of a robot may do that",
+    )
+
+
+@dataclass(frozen=True)
+class Config(Checked):
+    """All settings. Groups are nested; the settings outside a group belong to the node."""
+
+    pose_source: str = setting(
+        "tf",
+        "where the sensor's pose comes from: /tf, the topic `odometry`, or lidar: clouds are registered to each other",
+        choices=("tf", "odometry", "lidar"),
+    )
+    deskew: bool = setting(
+        True,
+        "move each point to the stamp of its cloud, where points have times and the motion is known",
+        dynamic=True,
+    )
+    map_frame: str = setting("odom", "gravity-aligned frame in which the map stands")
+    base_frame: str = setting("base_link", "frame of the robot, for its own outline; used where /tf knows it")
+    points_topics: tuple[str, ...] = setting(
+        ("points",), "topics of the point clouds: one, or one per sensor"
+    )
+    autostart: bool = setting(True, "configure and activate at start; else wait for lifecycle transitions")
+    map_folder: str = setting(
+        "", "folder for saved maps and finished submaps, the only one written to (empty: nothing is saved)"
+    )
+    map_name: str = setting("map", "name of the file for save_map and load_map", dynamic=True)
+    transform_timeout: float = setting(
+        0.5, "how long a cloud waits for its pose before it is dropped", "s", 0.0, 60.0, dynamic=True
+    )
+    publish_rate: float = setting(
+        5.0, "maps per second, at most: only a changed map is published", "Hz", 0.01, 100.0, dynamic=True
+    )
+    queue_size: int = setting(
+        10,
+        "clouds that may wait for their pose or for the solver; beyond it the oldest is dropped",
+        "clouds",
+        1,
+        1000,
+        dynamic=True,
+    )
+    mapping: MappingConfig = field(default_factory=MappingConfig)
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    filter: FilterConfig = field(default_factory=FilterConfig)
+    gate: GateConfig = field(default_factory=GateConfig)
+    traversability: TraversabilityConfig = field(default_factory=TraversabilityConfig)
+    visual: VisualConfig = field(default_factory=VisualConfig)
+    submap: SubmapConfig = field(default_factory=SubmapConfig)
+    closure: ClosureConfig = field(default_factory=ClosureConfig)
+    drive: DriveConfig = field(default_factory=DriveConfig)
+    lidar: LidarConfig = field(default_factory=LidarConfig)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("map_frame", "base_frame"):
+            object.__setattr__(self, name, getattr(self, name).lstrip("/"))
+        if not self.map_frame:
+            raise ConfigError("map_frame is empty: name the frame in which poses are given, as in 'odom'")
+        if self.closure.publish_tf and self.closure.frame == self.map_frame:
+            raise ConfigError(
+                f"closure.publish_tf needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
+                "let map_frame be the frame of the odometry, as in 'odom'"
+            )
+        if self.lidar.publish_tf and self.pose_source != "lidar":
+            raise ConfigError(
+                f"lidar.publish_tf needs pose_source 'lidar', and it is '{self.pose_source}': these poses are on the"
+                " robot's topics already"
+            )
+        cell = max(self.submap.resolution, self.mapping.resolution)
+        if self.submap.enabled and self.submap.size < cell:
+            raise ConfigError(
+                f"submap.size ({self.submap.size} m) is smaller than one of its cells ({cell} m): "
+                "lower submap.resolution or mapping.resolution"
+            )

@@ -1,0 +1,163 @@
+"""The map's model of terrain: the prior over heights, and the Gaussian process with that prior on a grid.
+
+The relief f(x, y) ~ GP(mean, k) with k = relief_std^2 RBF(length_scale), or relief_std^2 Matern(rough_length cells) of
+the smoothness that `mapping.kernel` names. Everything that depends on the kernel is in this file: what it is made of,
+its variances at a point, how far a point counts, and the settings that must agree for two maps to be merged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import lru_cache
+
+import numpy as np
+
+from gp_core.grid import Grid, GridGP, Tiles, TileSize
+from gp_core.kernels import RBF, Matern
+from gp_core.kernels.base import Kernel
+from gpgmap_ros.arrays import Array
+from gpgmap_ros.config import MappingConfig
+
+SMOOTHNESS = {"matern32": 1.5, "matern52": 2.5}
+"""nu of the rough kernels by name: above 1, because a rougher surface has no gradient to map."""
+
+EXPECTED_NOISE_VARIANCE = 0.1**2
+"""Square metres, of one point: the lattice is made for it. Every point comes with a variance of its own, which in a
+dense cloud is about this, because what its points have in common counts in full for each of them (mapping/noise.py)."""
+
+APPROXIMATE_TILES = Tiles(
+    mean=TileSize(core=4.0, halo=2.0, window=1.0, cutoff=1e-6),
+    variance=TileSize(core=4.0, halo=1.0, window=0.4, cutoff=1e-6),
+    likelihood=TileSize(core=4.0, halo=1.0, window=1.0, cutoff=1e-6),
+)
+"""Tiles of the approximate posterior that points are compared with: a quarter of the time. Where there are points its
+mean is within a tenth of a point's standard deviation for half of the cells, within one for 99 %."""
+
+INFLUENCE_SCALES, ROUGH_INFLUENCE_SCALES = 9.0, 2.0
+"""Length scales from which a point still counts. Smooth kernels: as far as the engine itself looks. Rough ones: nearer
+points hide those behind them within a few cells; this is what the fill of a hole may need."""
+WINDOW_SCALES = 8.0
+"""Length scales around a window of a survey whose blocks are solved with it: beyond, a smooth correlation is e^-32."""
+ROUGH_BLOCK_BYTES = 8000
+"""Of one block while a rough kernel is solved, at most: measured at 400 x 400 cells, 4 to 7 KB per cell."""
+CORRELATION = 0.5
+"""At the distance that stands for a kernel's length when it is read back: any value well between 0 and 1 will do."""
+
+
+def is_rough(mapping: MappingConfig) -> bool:
+    """Whether the kernel is one of the matern ones, whose posterior the engine solves another way."""
+    return mapping.kernel in SMOOTHNESS
+
+
+def model_settings(mapping: MappingConfig) -> tuple[str, ...]:
+    """Settings of the group `mapping` that the kernel depends on: statistics of maps with other values do not fit."""
+    return ("kernel", "rough_length" if is_rough(mapping) else "length_scale", "relief_std")
+
+
+def correlation_length(mapping: MappingConfig) -> float:
+    """Length scale of the kernel, metres."""
+    return mapping.rough_length * mapping.resolution if is_rough(mapping) else mapping.length_scale
+
+
+def terrain_kernel(mapping: MappingConfig) -> Kernel:
+    """The prior covariance of heights, k(x, x'); kernels are hashable, so that equal ones share their tables."""
+    length = correlation_length(mapping)
+    form = Matern(length, nu=SMOOTHNESS[mapping.kernel]) if is_rough(mapping) else RBF(length)
+    kernel: Kernel = mapping.relief_std**2 * form
+    return kernel
+
+
+def prior_variance(mapping: MappingConfig) -> float:
+    """Variance of a height before any data, k(x, x)."""
+    return mapping.relief_std**2
+
+
+def prior_gradient_variance(mapping: MappingConfig) -> float:
+    """Variance of each component of the gradient before any data, d^2 k(x, x') / dx dx' at x = x'."""
+    nu = SMOOTHNESS.get(mapping.kernel)
+    shape = 1.0 if nu is None else nu / (nu - 1.0)
+    return shape * prior_variance(mapping) / correlation_length(mapping) ** 2
+
+
+def influence_radius(mapping: MappingConfig) -> float:
+    """Metres beyond which a point has no influence on a height."""
+    scales = ROUGH_INFLUENCE_SCALES if is_rough(mapping) else INFLUENCE_SCALES
+    return scales * correlation_length(mapping)
+
+
+def window_halo(mapping: MappingConfig) -> float:
+    """Metres around a window of a survey whose statistics are solved with it."""
+    return influence_radius(mapping) if is_rough(mapping) else WINDOW_SCALES * correlation_length(mapping)
+
+
+def solver_block_bytes(mapping: MappingConfig) -> int:
+    """Memory that solving takes for each block of statistics, beside that of the statistics and the cells."""
+    return ROUGH_BLOCK_BYTES if is_rough(mapping) else 0
+
+
+def learned_settings(mapping: MappingConfig, kernel: Kernel) -> dict[str, float]:
+    """The numbers among `model_settings` with which `terrain_kernel` gives `kernel`, which has the form of its own."""
+    std = float(np.sqrt(kernel.diag(np.zeros((1, 2)))[0]))
+    ratio = _half_correlation(kernel) / _half_correlation(terrain_kernel(mapping))
+    name = model_settings(mapping)[1]
+    return {name: getattr(mapping, name) * ratio, "relief_std": std}
+
+
+def _half_correlation(kernel: Kernel) -> float:
+    """Distance at which the correlation has fallen to a half, by bisection of its logarithm."""
+    origin = np.zeros((1, 2))
+    target = CORRELATION * float(kernel.diag(origin)[0])
+    low, high = np.log(1e-6), np.log(1e8)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if float(kernel(origin, np.array([[np.exp(middle), 0.0]]))[0, 0]) > target:
+            low = middle
+        else:
+            high = middle
+    return float(np.exp(0.5 * (low + high)))
+
+
+def cached_gp(mapping: MappingConfig, tiles: Tiles | None = None) -> GridGP:
+    """A process without points whose tables, which take a while to compute, are shared by every window.
+
+    tiles: of the solver; those of the exact posterior unless given
+    """
+    return _cached_gp(terrain_kernel(mapping), mapping.resolution, tiles)
+
+
+@lru_cache(maxsize=8)
+def _cached_gp(kernel: Kernel, resolution: float, tiles: Tiles | None) -> GridGP:
+    return GridGP(Grid((0.0, 0.0), (1, 1), resolution), kernel, EXPECTED_NOISE_VARIANCE, tiles=tiles)
+
+
+def warm_up(mapping: MappingConfig, *, approximate: bool) -> None:
+    """Compute the tables of a map now; `approximate`: also those of its approximate posterior, if it has one."""
+    cached_gp(mapping)
+    if approximate and not is_rough(mapping):
+        cached_gp(mapping, APPROXIMATE_TILES)
+
+
+def make_gp(grid: Grid, mean: float, mapping: MappingConfig) -> GridGP:
+    """A process without points on the cells of `grid`, which have the resolution of `mapping`."""
+    return cached_gp(mapping).like(grid, mean)
+
+
+def block_spacing(mapping: MappingConfig) -> tuple[float, float]:
+    """Edges along x and y of the blocks in which the process keeps its statistics."""
+    return cached_gp(mapping).prior.spacing
+
+
+def finest_block_spacing(mapping: MappingConfig) -> tuple[float, float]:
+    """The same with the kernel whose blocks are smallest."""
+    kernels = ("rbf", min(SMOOTHNESS, key=SMOOTHNESS.__getitem__))
+    spacings = [block_spacing(dataclasses.replace(mapping, kernel=kernel)) for kernel in kernels]
+    return min(x for x, _ in spacings), min(y for _, y in spacings)
+
+
+def fit_gp(
+    grid: Grid, mapping: MappingConfig, xyz: Array, variance: Array, expected_variance: float
+) -> GridGP:
+    """A process of its own with points (N, 3), for learning: its lattice suits `expected_variance` of a point."""
+    gp = GridGP(grid, terrain_kernel(mapping), expected_variance)
+    gp.update(xyz[:, :2], xyz[:, 2], variance)
+    return gp

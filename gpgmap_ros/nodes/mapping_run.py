@@ -1,0 +1,185 @@
+"""Everything that the node has from configure to cleanup: pose inputs, the SLAM loop, its worker and its publishers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from gpgmap_ros.compilation import compilation_told
+from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.nodes.cloud_intake import CloudIntake
+from gpgmap_ros.nodes.guarded_node import GuardedNode
+from gpgmap_ros.nodes.health import Warnings
+from gpgmap_ros.nodes.loop_closing import LoopClosing
+from gpgmap_ros.nodes.odometry_tf import OdometryTf
+from gpgmap_ros.nodes.outputs import MapPublishers
+from gpgmap_ros.nodes.pose_inputs import PoseInputs
+from gpgmap_ros.nodes.result_publisher import ResultPublisher
+from gpgmap_ros.nodes.worker import WaitingCloud, Worker
+from gpgmap_ros.sensing.waiting import DroppedCloud, LocatedCloud, PoseQueue
+from gpgmap_ros.slam import CloudReport, Executors, MappingPipeline, Slam, Step
+from gpgmap_ros.slam.closure_process import ClosureProcess
+from gpgmap_ros.slam.metrics import Metrics
+
+
+class MappingRun:
+    """One run of the SLAM loop on the topics of a robot.
+
+    The executor's thread only receives; the worker's thread waits for poses, fuses clouds and solves the map.
+    reject: what the parameter closure.reject is now
+    """
+
+    def __init__(
+        self,
+        node: GuardedNode,
+        config: Config,
+        reject: Callable[[], str],
+        metrics: Metrics,
+        warnings: Warnings,
+    ) -> None:
+        self._node, self._metrics, self._warnings = node, metrics, warnings
+        with compilation_told(node.get_logger().info):
+            MappingPipeline(with_settings(config, {"map_folder": ""})).warm_up()
+        self.inputs = PoseInputs(node, warnings, config)
+        outputs = MapPublishers(node, self.publish_again)
+        try:
+            self._start_loop(config, outputs, reject)
+        except BaseException:  # the node may be configured again
+            outputs.destroy()
+            self.inputs.destroy()
+            raise
+
+    def _start_loop(self, config: Config, outputs: MapPublishers, reject: Callable[[], str]) -> None:
+        self.results = ResultPublisher(self._node, outputs, config.map_frame, self._metrics, self._warnings)
+        poses = PoseQueue(
+            self.inputs.source, config.transform_timeout, time.monotonic_ns, deskew=config.deskew
+        )
+        self.slam = Slam(
+            config, poses, Executors.process(), self.results, self._metrics, keep_trajectory=False
+        )
+        self._odometry_tf = (
+            OdometryTf(self._node, config.map_frame, config.base_frame) if config.lidar.publish_tf else None
+        )
+        self._intake = CloudIntake(poses, self.drop, self.reset)
+        self.worker: Worker[LocatedCloud] = Worker(
+            self._intake.prepare,
+            self._fuse,
+            lambda: self.results.publish_map(self.slam.mapping),
+            lambda cloud: self.drop(
+                "queue_full", "clouds come faster than they are mapped; the oldest goes first"
+            ),
+            self.results.on_failure,
+            config.queue_size,
+            1.0 / config.publish_rate,
+        )
+        if isinstance(self.slam.closures, ClosureProcess):
+            store = self.slam.mapping.submaps
+            closing = LoopClosing(
+                self._node, config, self.slam.closures, reject, self._metrics, self._warnings
+            )
+            self.results.closing = closing
+            if store is not None and len(store):
+                closing.start(len(store))
+
+    # ------------------------------------------------ in the executor's thread
+
+    def put(self, cloud: WaitingCloud) -> None:
+        """A message has come."""
+        self.worker.put(cloud)
+
+    def reconfigure(self, config: Config) -> None:
+        """Go on with other settings; ConfigError, and nothing changes, where that is not possible."""
+        with self.worker.between_steps():
+            self.slam.mapping.reconfigure(config)
+            self.slam.poses.patience = config.transform_timeout
+            self.slam.poses.deskew = config.deskew
+            self.worker.queue_size, self.worker.period = config.queue_size, 1.0 / config.publish_rate
+
+    def publish_again(self) -> None:
+        """Publish the map even though it did not change."""
+        self.worker.ask_for_publication()
+
+    def reset(self, why: str) -> None:
+        """Forget the map and the poses between two steps of the worker."""
+        with self.worker.between_steps():
+            self.slam.reset("reset")
+            self.results.invalidate_map()
+            self._intake.order.restart()
+            self._metrics.count("resets")
+            self._node.get_logger().warning(f"map reset: {why}")
+
+    def forget_waiting(self) -> None:
+        """Drop the clouds that wait, because time has jumped."""
+        self._metrics.count("clouds dropped: time_jump", self.worker.forget_waiting())
+
+    def problems(self) -> dict[str, str]:
+        """What is wrong with stamps and submaps: kind -> text."""
+        found: dict[str, str] = {}
+        if text := self._intake.order.problem(time.monotonic()):
+            found["two clocks"] = text
+        if self.results.not_written:
+            found["submap not stored"] = self.results.not_written
+        return found
+
+    def stop_worker(self) -> None:
+        self.worker.stop(self.slam.poses.interrupt)
+
+    def end(self, ended_by: str) -> None:
+        """End the submap that is being made, and wait until all that have ended are stored and sent."""
+        if self.results.closing is not None:
+            self.results.closing.stop()  # what it has not compared it will find in the folder
+        self.slam.end(ended_by, wait_for_closures=False)
+
+    def destroy(self) -> None:
+        if self._odometry_tf is not None:
+            self._odometry_tf.destroy()
+        self.results.destroy()
+        self.inputs.destroy()
+
+    # ------------------------------------------------ in the worker's thread
+
+    def _fuse(self, located: LocatedCloud) -> bool:
+        """Put a cloud into the map; whether that changed it."""
+        outcome = self.slam.register(located)
+        if isinstance(outcome, DroppedCloud):
+            self.drop("bad_pose", str(outcome.error))
+            return False
+        self._warn_of_skew(outcome)
+        if self._odometry_tf is not None:
+            self._odometry_tf.publish(outcome)
+        report = outcome.report
+        self._metrics.count("points used", report.used)
+        self._metrics.count("points filtered", report.filtered - report.held)
+        self._metrics.count("points held back", report.held)
+        self._metrics.count("points outside the map", report.outside)
+        self._intake.order.follow(located.cloud.stamp, located.cloud.received / 1e9)
+        if not report.used:
+            self.drop(*why_unused(report))
+            return False
+        self.results.invalidate_map()
+        self._metrics.count("clouds used")
+        return True
+
+    def _warn_of_skew(self, step: Step) -> None:
+        topic = step.cloud.topic
+        if step.cloud.times_error:
+            text = f"the times of the points can't be used: {step.cloud.times_error}"
+            self._warnings.warn("unusable times", f"'{topic}' is not deskewed: {text}")
+        elif step.deskewed is False:
+            text = (
+                "the motion while a cloud was taken is not known; it is mapped with the noise that this adds"
+            )
+            self._warnings.warn("not deskewed", f"'{topic}' is not deskewed: {text}")
+
+    def drop(self, reason: str, text: str) -> None:
+        """Count a cloud that is not used, and warn of it."""
+        self._metrics.drop_cloud(reason)
+        self._warnings.warn(f"dropped {reason}", f"cloud dropped ({reason}): {text}")
+
+
+def why_unused(report: CloudReport) -> tuple[str, str]:
+    """Reason and text for a cloud none of whose points went into the map."""
+    if report.held:
+        text = f"{report.held} of {report.points} points contradict the map and wait to be confirmed (gate.*)"
+        return "held_back", text
+    return "no_point_in_map", f"all {report.points} points are filtered out (filter.*) or outside the map"

@@ -1,0 +1,87 @@
+"""Publishes what the SLAM loop finds: the map when it is due, each submap, and loop closures."""
+
+from __future__ import annotations
+
+import traceback
+
+from rclpy.node import Node
+
+from gpgmap_ros.mapping import GPGMap, Submap
+from gpgmap_ros.nodes.health import Warnings
+from gpgmap_ros.nodes.loop_closing import LoopClosing
+from gpgmap_ros.nodes.outputs import MapPublishers
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
+from gpgmap_ros.slam import MappingPipeline, SlamListener
+from gpgmap_ros.slam.closure_messages import Answer
+from gpgmap_ros.slam.metrics import Metrics
+
+PLAUSIBLE_LATENCY = 3600.0  # seconds: beyond it the stamps are of another time than the clock
+UNFINISHED = ("cleanup", "load_map", "reset", "shutdown")  # what ends a submap before its limits do
+
+
+class ResultPublisher(SlamListener):
+    """From configure to cleanup.
+
+    outputs: publishers of maps and submaps; closing: publishers of loop closures, None where those are off
+    coverage: share of the last map that is known; not_written: why the last submap is not on the disk, or empty
+    """
+
+    def __init__(
+        self, node: Node, outputs: MapPublishers, map_frame: str, metrics: Metrics, warnings: Warnings
+    ) -> None:
+        self._node, self._outputs, self._map_frame = node, outputs, map_frame
+        self._metrics, self._warnings = metrics, warnings
+        self.closing: LoopClosing | None = None
+        self.coverage: float | None = None
+        self.not_written = ""
+        self._map: GPGMap | None = None
+
+    def invalidate_map(self) -> None:
+        """The map has changed since it was solved."""
+        self._map = None
+
+    def publish_map(self, mapping: MappingPipeline) -> None:
+        """Solve the map and publish it, if somebody listens."""
+        if not self._outputs.has_subscribers():
+            return
+        if self._map is None:
+            with self._metrics.timed("solving"):
+                self._map = mapping.gpgmap()
+        if self._map is None:
+            return
+        self.coverage = float(self._map.known.mean())
+        if self._outputs.publish(self._map):
+            self._metrics.count("maps published")
+            latency = (self._node.get_clock().now().nanoseconds - self._map.stamp) / NANOSECONDS
+            if abs(latency) < PLAUSIBLE_LATENCY:
+                self._metrics.add_duration("latency, stamp to map", latency)
+
+    def on_submap(self, submap: Submap | None, error: str) -> None:
+        if submap is not None:
+            self._metrics.count("submaps finished")
+            self._outputs.publish_submap(submap, self._map_frame)
+            if self.closing is not None:
+                self.closing.expect(submap)
+            if submap.ended_by in UNFINISHED and not error:
+                self._node.get_logger().info(
+                    f"the unfinished submap is kept as number {submap.id} ({submap.ended_by})"
+                )
+            self.not_written = error
+        if error:
+            self._metrics.count("submaps not stored")
+            self._warnings.warn("submap not stored", error)
+
+    def on_answer(self, answer: Answer) -> None:
+        if self.closing is not None:
+            self.closing.receive(answer)
+
+    def on_failure(self, error: Exception) -> None:
+        """An error of the program itself: the cloud or submap is lost, and the log has the traceback."""
+        self._metrics.drop_cloud("internal_error")
+        where = "".join(traceback.format_exception(error))
+        self._warnings.warn("internal error", f"cloud dropped (internal_error): please report this\n{where}")
+
+    def destroy(self) -> None:
+        if self.closing is not None:
+            self.closing.destroy()
+        self._outputs.destroy()

@@ -1,0 +1,122 @@
+"""The interface of pose sources: where the sensor was when it took a cloud."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpgmap_ros.geometry import Array, inverse
+from gpgmap_ros.sensing.cloud import Cloud
+from gpgmap_ros.sensing.continuity import Break
+from gpgmap_ros.sensing.messages import FrameTransform, PoseMeasurement
+from gpgmap_ros.sensing.pose_filter import HeldPoses, PoseFilter
+
+
+@dataclass(frozen=True, eq=False)
+class SensorPose:
+    """Pose of the sensor in the odometry frame of a drive.
+
+    T_map_sensor: (4, 4); covariance: (6, 6) of that pose, None where unknown
+    T_base_sensor: (4, 4) mount of the sensor on the robot, None where the robot's frame is unknown
+    drive: number of the drive; poses of two drives are not in one frame
+    """
+
+    T_map_sensor: Array
+    covariance: Array | None = None
+    T_base_sensor: Array | None = None
+    drive: int = 0
+
+    @property
+    def T_map_robot(self) -> Array:  # noqa: N802
+        if self.T_base_sensor is None:
+            return self.T_map_sensor
+        return self.T_map_sensor @ inverse(self.T_base_sensor)
+
+
+class ChangeSignal:
+    """Counts changes, and wakes the threads that wait for the next one."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self.count = 0
+
+    def notify(self) -> None:
+        with self._condition:
+            self.count += 1
+            self._condition.notify_all()
+
+    def wait(self, seen: int, timeout: float) -> None:
+        """Return once there are more changes than `seen`, after `timeout` seconds at the latest."""
+        with self._condition:
+            self._condition.wait_for(lambda: self.count != seen, timeout)
+
+
+class PoseSource(ABC):
+    """Gives the pose of each cloud. Transforms and poses may be inserted in one thread while another asks.
+
+    `locate` gets the clouds in the order in which they are mapped, with their points, and may keep state: a source that
+    registers scans needs nothing else. It begins a new drive by giving poses with another `SensorPose.drive`, and
+    describes that in `breaks`; where it has lost track it raises TransformUnavailable.
+
+    uses_odometry: whether it takes poses (`insert_pose`); all sources are given the transforms of /tf
+    changes: notified whenever a pose may have become known
+    """
+
+    uses_odometry = False
+
+    def __init__(self) -> None:
+        self.changes = ChangeSignal()
+
+    @abstractmethod
+    def locate(self, cloud: Cloud) -> SensorPose:
+        """Pose of the sensor at the stamp of a cloud. Never waits: TransformUnavailable where it is not known (yet)."""
+
+    @abstractmethod
+    def pose_at(self, sensor_frame: str, stamp: int) -> Array:
+        """T_map_sensor (4, 4) at any stamp, in nanoseconds; TransformUnavailable where it is not known."""
+
+    def motion(self, sensor_frame: str, stamps: Sequence[int]) -> Array:
+        """(K, 4, 4) T_map_sensor at several stamps, as within one scan; TransformUnavailable where one is not known."""
+        return np.stack([self.pose_at(sensor_frame, stamp) for stamp in stamps])
+
+    @abstractmethod
+    def insert_transform(self, transform: FrameTransform) -> None:
+        """Take in a transform of /tf or /tf_static; ValueError where it can't be used."""
+
+    def insert_pose(self, measurement: PoseMeasurement) -> None:  # noqa: B027 (optional)
+        """Take in a pose of the robot; ignored by sources that do not use odometry."""
+
+    def newest(self) -> int | None:
+        """Stamp in nanoseconds of the newest pose that is known; None where there is none."""
+        return None
+
+    def problems(self) -> dict[str, str]:
+        """What is wrong with the poses now, beside those that `held` describes: kind -> text."""
+        return {}
+
+    def forget(self) -> None:  # noqa: B027 (optional)
+        """Forget all poses, as after a jump back in time. The mounts of sensors stay known."""
+
+    @property
+    def filters(self) -> list[PoseFilter]:
+        """The filters that decide which of the poses inserted are used."""
+        return []
+
+    @property
+    def held(self) -> list[HeldPoses]:
+        """Poses that were not used because of their stamps, by input."""
+        return [item.held for item in self.filters]
+
+    @property
+    def breaks(self) -> list[Break]:
+        """Ends of drives, in order."""
+        return [item for each in self.filters for item in each.breaks]
+
+    @property
+    def outliers(self) -> int:
+        """Poses that were left out because none before or after agrees with them."""
+        return sum(item.outliers for item in self.filters)

@@ -1,0 +1,105 @@
+"""The terrain model: its kernel, the variances that follow from it, and the tables that maps share."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gp_core.grid import Grid
+from gpgmap_ros.config import MappingConfig
+from gpgmap_ros.mapping.model import (
+    APPROXIMATE_TILES,
+    block_spacing,
+    cached_gp,
+    correlation_length,
+    fit_gp,
+    influence_radius,
+    is_rough,
+    learned_settings,
+    make_gp,
+    model_settings,
+    prior_gradient_variance,
+    prior_variance,
+    terrain_kernel,
+)
+
+MAPPING = MappingConfig(length_scale=0.7, relief_std=1.3, resolution=0.2)
+ROUGH = dataclasses.replace(MAPPING, kernel="matern32", rough_length=20.0)
+MODELS = [MAPPING, ROUGH, dataclasses.replace(ROUGH, kernel="matern52")]
+each_model = pytest.mark.parametrize("mapping", MODELS, ids=lambda mapping: mapping.kernel)
+
+
+@each_model
+def test_prior_variances_are_those_of_the_kernel(mapping: MappingConfig) -> None:
+    kernel = terrain_kernel(mapping)
+    assert prior_variance(mapping) == pytest.approx(float(kernel.diag(np.zeros((1, 2)))[0]))
+    # d^2 k(x, x') / dx dx' at x = x', by central differences
+    h = 1e-3
+    at = np.array([[-h, 0.0], [h, 0.0]])
+    K = kernel(at, at)
+    second = (K[0, 0] - K[0, 1] - K[1, 0] + K[1, 1]) / (2.0 * h) ** 2
+    assert prior_gradient_variance(mapping) == pytest.approx(float(second), rel=2e-3)
+
+
+@each_model
+def test_an_empty_map_has_the_prior_variances(mapping: MappingConfig) -> None:
+    posterior = make_gp(Grid((0.0, 0.0), (6, 5), 0.2), 3.0, mapping).posterior()
+    np.testing.assert_allclose(posterior.mean, 3.0)
+    np.testing.assert_allclose(posterior.variance, prior_variance(mapping), rtol=1e-3)
+    np.testing.assert_allclose(posterior.gradient_variance, prior_gradient_variance(mapping), rtol=1e-3)
+
+
+@each_model
+def test_settings_are_read_back_from_a_kernel(mapping: MappingConfig) -> None:
+    length = model_settings(mapping)[1]
+    learned = dataclasses.replace(mapping, relief_std=0.4, **{length: 1.7 * getattr(mapping, length)})
+    found = learned_settings(mapping, terrain_kernel(learned))
+    assert set(found) == set(model_settings(mapping)) - {"kernel"}
+    for name, value in found.items():
+        assert value == pytest.approx(getattr(learned, name), rel=1e-6)
+
+
+def test_the_length_of_a_rough_kernel_follows_the_cells() -> None:
+    assert is_rough(ROUGH)
+    assert not is_rough(MAPPING)
+    assert correlation_length(ROUGH) == pytest.approx(20.0 * 0.2)
+    wider = dataclasses.replace(ROUGH, resolution=1.0, length_scale=9.0)
+    assert correlation_length(wider) == pytest.approx(20.0)
+    assert correlation_length(MAPPING) == MAPPING.length_scale
+    # what is beyond a point's influence has lost most of its correlation with it
+    for mapping in MODELS:
+        far = np.array([[influence_radius(mapping), 0.0]])
+        assert terrain_kernel(mapping)(np.zeros((1, 2)), far)[0, 0] < 0.2 * prior_variance(mapping)
+
+
+def test_a_rough_kernel_rings_less_far_from_a_step() -> None:
+    rng = np.random.default_rng(1)
+    xyz = np.column_stack([rng.uniform(0.0, 4.0, (4000, 2)), np.zeros(4000)])
+    xyz[:, 2] = np.where(xyz[:, 0] > 2.0, 0.5, 0.0) + rng.normal(0.0, 0.005, 4000)
+    error = {}
+    for kernel in ("rbf", "matern32"):
+        gp = make_gp(Grid((0.0, 0.0), (40, 40), 0.1), 0.0, MappingConfig(kernel=kernel))
+        gp.update(xyz[:, :2], xyz[:, 2], np.full(4000, 0.02**2))
+        mean = gp.posterior().mean[5:-5]
+        error[kernel] = max(np.abs(mean[:, 3:16]).max(), np.abs(mean[:, 24:-3] - 0.5).max())
+    assert error["matern32"] < 0.03 < error["rbf"], error
+
+
+@each_model
+def test_maps_of_any_size_share_their_tables_and_other_models_do_not(mapping: MappingConfig) -> None:
+    assert cached_gp(dataclasses.replace(mapping, size_x=77.0)) is cached_gp(mapping)
+    for name in (*model_settings(mapping)[1:], "resolution"):
+        other = dataclasses.replace(mapping, **{name: 2.0 * getattr(mapping, name)})
+        assert cached_gp(other) is not cached_gp(mapping)
+    assert cached_gp(MAPPING, APPROXIMATE_TILES) is not cached_gp(MAPPING)
+    assert block_spacing(MAPPING) == pytest.approx(cached_gp(MAPPING).prior.spacing)
+
+
+def test_a_fitted_process_has_its_points() -> None:
+    xy = np.random.default_rng(0).uniform(0.0, 3.0, (200, 2))
+    xyz = np.column_stack([xy, np.full(200, 0.5)])
+    gp = fit_gp(Grid((0.0, 0.0), (15, 15), 0.2), MAPPING, xyz, np.full(200, 1e-4), 1e-4)
+    assert gp.count == 200
+    np.testing.assert_allclose(gp.predict(np.array([[1.5, 1.5]])), 0.5, atol=0.02)
