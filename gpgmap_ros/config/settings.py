@@ -408,6 +408,32 @@ class LidarConfig(Checked):
 
 
 @dataclass(frozen=True)
+class LocalizationConfig(Checked):
+    """Localisation in a saved map: the pose in it is found without a guess, and followed."""
+
+    group: ClassVar[str] = "localization."
+
+    map: str = setting("", "folder of the run to localise in (empty: a new map is made)")
+    update: bool = setting(
+        False,
+        "let the saved map grow: finished submaps and closures are added to its folder; else it is only read",
+    )
+    step: float = setting(
+        5.0, "way after which the submap that is being made is compared with the map", "m", 0.1, 1000.0
+    )
+    probability: float = setting(
+        0.99, "a pose is believed when it is at least this probable", low=0.5, high=0.999999
+    )
+    lost_after: float = setting(
+        40.0,
+        "way without recognising the map, where it should be, after which the pose is given up",
+        "m",
+        low=1.0,
+        high=1e5,
+    )
+
+
+@dataclass(frozen=True)
 class Config(Checked):
     """All settings. Groups are nested; the settings outside a group belong to the node."""
 
@@ -455,6 +481,7 @@ class Config(Checked):
     closure: ClosureConfig = field(default_factory=ClosureConfig)
     drive: DriveConfig = field(default_factory=DriveConfig)
     lidar: LidarConfig = field(default_factory=LidarConfig)
+    localization: LocalizationConfig = field(default_factory=LocalizationConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -465,6 +492,11 @@ class Config(Checked):
         if self.closure.publish_tf and self.closure.frame == self.map_frame:
             raise ConfigError(
                 f"closure.publish_tf needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
+                "let map_frame be the frame of the odometry, as in 'odom'"
+            )
+        if self.localization.map and self.closure.frame == self.map_frame:
+            raise ConfigError(
+                f"localization.map needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
                 "let map_frame be the frame of the odometry, as in 'odom'"
             )
         if self.lidar.publish_tf and self.pose_source != "lidar":
