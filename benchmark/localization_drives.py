@@ -1,9 +1,10 @@
-"""Simulated drives for benchmark/localization.py: a spinning LiDAR on real relief, odometry that drifts, a saved run."""
+"""Simulated drives for benchmark/localization.py: a spinning LiDAR on real relief, drifting odometry, a saved run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,7 @@ def lanes(terrain: Terrain, low: Array, high: Array, spacing: float, step: float
 def along(terrain: Terrain, corners: Array, step: float) -> list[Array]:
     """Poses every `step` metres on a polyline (N, 2)."""
     out = []
-    for a, b in zip(corners[:-1], corners[1:], strict=True):
+    for a, b in pairwise(corners):
         length = float(np.hypot(*(b - a)))
         yaw = float(np.arctan2(*(b - a)[::-1]))
         out += [pose_at(terrain, *(a + (b - a) * s / length), yaw) for s in np.arange(0.0, length, step)]

@@ -327,17 +327,22 @@ class LoopCloser:
 
     @classmethod
     def from_submaps(
-        cls, submaps: Iterable[Submap], closures: Iterable[LoopClosure], config: ClosureConfig | None = None
+        cls,
+        submaps: Iterable[Submap],
+        closures: Iterable[LoopClosure],
+        config: ClosureConfig | None = None,
+        rejected: Iterable[Pair] = (),
     ) -> LoopCloser:
         """A closer with submaps whose closures are known: nothing is compared. Submaps come in their order."""
-        closer, last, maps = cls(config), {}, {}
+        closer, maps = cls(config), {}
+        last: dict[int, SubmapNode] = {}
         nodes: list[SubmapNode] = []
         for submap in submaps:
             last[submap.session] = make_node(submap, last.get(submap.session))
             nodes.append(last[submap.session])
             maps[submap.id] = submap.gpgmap
         found = {closure.pair: closure for closure in closures}
-        closer._restore(SavedSession(nodes, found, [], False, {}), maps.__getitem__)
+        closer._restore(SavedSession(nodes, found, list(rejected), False, {}), maps.__getitem__)
         return closer
 
     def _restore(self, saved: SavedSession, maps: Callable[[int], GPGMap] | None) -> None:

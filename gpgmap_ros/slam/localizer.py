@@ -321,7 +321,7 @@ class Localizer:
             self.reason = f"the map was not recognised for {missed:.0f} m: by odometry"
             return
         self.status = LOST
-        self.reason = f"the map was not recognised for {missed:.0f} m, though the robot should be in it: it is looked for everywhere"
+        self.reason = f"the map was not recognised for {missed:.0f} m where it should be: searching everywhere"
         self._track = None
         self._hypotheses = [item for item in self._hypotheses if item is not track]
 

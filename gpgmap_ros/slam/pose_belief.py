@@ -78,7 +78,7 @@ def average_beliefs(beliefs: Sequence[PoseBelief]) -> PoseBelief:
     first = beliefs[0]
     information = [np.linalg.inv(belief.covariance) for belief in beliefs]
     total = np.sum(information, axis=0)
-    parts = [I @ first.error_to(belief) for I, belief in zip(information, beliefs, strict=True)]
+    parts = [each @ first.error_to(belief) for each, belief in zip(information, beliefs, strict=True)]
     error = np.linalg.solve(total, np.sum(parts, axis=0))
     T = first.T.copy()
     T[:3, :3] = Rotation.from_rotvec(error[3:]).as_matrix() @ T[:3, :3]

@@ -19,6 +19,7 @@ import numpy as np
 
 from gpgmap_ros.closure import DatabaseError, LoopCloser, LoopClosure, PosePrior, Registration
 from gpgmap_ros.closure.session.session_log import log_path
+from gpgmap_ros.closure.types import SubmapKey
 from gpgmap_ros.config import Config, ConfigError, LocalizationConfig, with_settings
 from gpgmap_ros.config.yaml import load_config
 from gpgmap_ros.geometry import Array
@@ -129,13 +130,13 @@ class Session:
         no place can be recognised, or with other cells.
         """
         poses = self.poses
-        priors = {}
+        priors: dict[SubmapKey, PosePrior] = {}
         if prior is not None:
             belief = PoseBelief(prior.T_target_source, prior.covariance)
             local = {id: belief.in_frame(T) for id, T in poses.items()}
             priors = {id: PosePrior(item.T, item.covariance) for id, item in local.items()}
         count = self.closer.config.matches
-        found = self.closer.database.closures(map_, count, priors=dict(priors), among=list(poses))
+        found = self.closer.database.closures(map_, count, priors=priors, among=list(poses))
         return _best_place(found, poses)
 
 
@@ -229,4 +230,4 @@ def _in_map(store: SubmapStore, closer: LoopCloser, summary: dict[str, Any]) -> 
         if group is None:
             groups.append(group := [])
         group.append(info.id)
-    return frozenset(max(groups, key=len, default=[]))
+    return frozenset(max(groups, key=lambda group: len(group)) if groups else [])

@@ -80,7 +80,7 @@ class FolderLock:
 
 
 def describe_owner(folder: Path) -> str:
-    """Who writes into a folder now, empty where nobody does. Nothing is changed, and the folder need not be writable."""
+    """Who writes into a folder now, empty where nobody does. Nothing is changed, nor need it be writable."""
     try:
         handle = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
