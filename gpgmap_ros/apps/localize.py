@@ -87,15 +87,20 @@ class LocalizeRun:
 
     def steps(self, start: int | None = None, stop: int | None = None) -> Iterator[Step]:
         """Localise the clouds between two times of the recording, nanoseconds."""
-        first: int | None = None
+        first, last = 0, None
         for step in self.replay.steps(start, stop):
-            first = step.cloud.stamp if first is None else first
+            first = first or step.cloud.stamp
+            self.localization.add(step.drive, step.pose.T_map_robot, self.replay.mapping)
             self._take(step, (step.cloud.stamp - first) / 1e9)
+            last = step
             yield step
+        if last is not None:  # what was seen last counts, too
+            self.localization.finish(self.replay.mapping)
+            self.clouds.pop()
+            self._take(last, (last.cloud.stamp - first) / 1e9)
 
     def _take(self, step: Step, seconds: float) -> None:
         localization = self.localization
-        localization.add(step.drive, step.pose.T_map_robot, self.replay.mapping)
         state = localization.state
         found = localization.pose()
         self.clouds.append(

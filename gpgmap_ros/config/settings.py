@@ -494,11 +494,7 @@ class Config(Checked):
                 f"closure.publish_tf needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
                 "let map_frame be the frame of the odometry, as in 'odom'"
             )
-        if self.localization.map and self.closure.frame == self.map_frame:
-            raise ConfigError(
-                f"localization.map needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
-                "let map_frame be the frame of the odometry, as in 'odom'"
-            )
+        self._check_localization()
         if self.lidar.publish_tf and self.pose_source != "lidar":
             raise ConfigError(
                 f"lidar.publish_tf needs pose_source 'lidar', and it is '{self.pose_source}': these poses are on the"
@@ -510,3 +506,21 @@ class Config(Checked):
                 f"submap.size ({self.submap.size} m) is smaller than one of its cells ({cell} m): "
                 "lower submap.resolution or mapping.resolution"
             )
+
+    def _check_localization(self) -> None:
+        wanted = self.localization
+        if wanted.update and not wanted.map:
+            raise ConfigError("localization.update needs localization.map: name the run that is to grow")
+        if not wanted.map:
+            return
+        if self.closure.frame == self.map_frame:
+            raise ConfigError(
+                f"localization.map needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
+                "let map_frame be the frame of the odometry, as in 'odom'"
+            )
+        if self.closure.publish_tf:
+            raise ConfigError(
+                "closure.publish_tf and localization.map both publish the map's frame: unset one"
+            )
+        if wanted.update and self.map_folder:
+            raise ConfigError("localization.update writes to localization.map: leave map_folder empty")

@@ -74,10 +74,12 @@ class Localization:
             self._lost = False
             mapping.end_submap("lost")
         if self._driven >= self._due and self._executor.has_room:
-            builder = mapping.copy_submap()
-            if builder is not None:
-                self._due = self._driven + self._config.step
-                self._submit(builder, self._driven, drive)
+            self._compare(mapping)
+
+    def finish(self, mapping: MappingPipeline) -> None:
+        """Compare what has been seen since the last time, however little way that was."""
+        if self._driven > self._due - self._config.step:
+            self._compare(mapping)
 
     def set_prior(self, T_map_robot: Array, covariance: Array) -> None:
         """The robot is thought to be at this pose in the map, now."""
@@ -107,6 +109,13 @@ class Localization:
         with self._lock:
             self._state = LocalizationState(SEARCHING, reason)
         self._executor.submit(lambda: self.localizer.begin_drive(reason))
+
+    def _compare(self, mapping: MappingPipeline) -> None:
+        """Have the submap that is being made compared with the map as it is now."""
+        builder = mapping.copy_submap()
+        if builder is not None and self._drive is not None:
+            self._due = self._driven + self._config.step
+            self._submit(builder, self._driven, self._drive)
 
     def _submit(self, builder: SubmapBuilder, driven: float, drive: int) -> None:
         def work() -> None:

@@ -53,7 +53,10 @@ INITIAL_LOG_ODDS = float(np.log(9.0))
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """The submap that is being made: its frame in the odometry, and metres driven where it began."""
+    """The submap that is being made: its frame in the odometry, and metres driven where it began.
+
+    radius: of its ground; 0 where none has been seen, and only an initial pose was given there
+    """
 
     key: tuple[int, int]
     T_odom_submap: Array
@@ -189,7 +192,7 @@ class Localizer:
         for item in self._hypotheses:
             item.settle(item.belief.move(T, added))
         away = float(np.linalg.norm(T[:2, 3]))
-        self._new_ground = float(np.clip(away / max(before.radius + radius, 1e-6), 0.1, 1.0))
+        self._new_ground = float(np.clip(away / (before.radius + radius), 0.1, 1.0)) if before.radius else 1.0
 
     def _is_expected(self, item: Hypothesis, submap: Submap) -> bool:
         """Whether the hypothesis, if it is right, should be recognised in the map now."""
@@ -321,7 +324,9 @@ class Localizer:
             self.reason = f"the map was not recognised for {missed:.0f} m: by odometry"
             return
         self.status = LOST
-        self.reason = f"the map was not recognised for {missed:.0f} m where it should be: searching everywhere"
+        self.reason = (
+            f"the map was not recognised for {missed:.0f} m where it should be: searching everywhere"
+        )
         self._track = None
         self._hypotheses = [item for item in self._hypotheses if item is not track]
 
