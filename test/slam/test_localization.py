@@ -76,7 +76,8 @@ def test_a_robot_is_found_and_followed_without_a_guess(session: Session) -> None
     robot.drive(StraightDrive((95.0, 66.0), np.pi + 0.2, 16.0, seed=7))
     first = robot.statuses.index(TRACKING)
     assert first <= 12
-    assert set(robot.statuses[:first]) == {SEARCHING} and set(robot.statuses[first:]) == {TRACKING}
+    assert set(robot.statuses[:first]) == {SEARCHING}
+    assert set(robot.statuses[first:]) == {TRACKING}
     # the map bends by its own odometry, 0.1 degrees a metre: a metre in the middle of it
     assert max(robot.errors) < 2.0
     assert "recognised in submap" in robot.localization.state.reason
@@ -88,7 +89,8 @@ def test_the_covariance_grows_with_odometry_and_shrinks_with_fixes(session: Sess
     state = robot.localization.state
     assert state.belief is not None
     near, far = (state.locate(state.T_odom_submap, state.fixed_at + way) for way in (1.0, 50.0))
-    assert near is not None and far is not None
+    assert near is not None
+    assert far is not None
     assert far.position_std > 5.0 * near.position_std
     assert max(belief.position_std for belief in robot.beliefs) < 1.0
 
@@ -143,7 +145,8 @@ def test_an_initial_pose_is_a_prior_and_never_a_must(session: Session) -> None:
 def test_one_map_is_placed_at_once(session: Session) -> None:
     submap = session.submaps.load(3)
     place = session.localize(submap.gpgmap)
-    assert place.accepted and place.submap == 3
+    assert place.accepted
+    assert place.submap == 3
     assert np.allclose(place.T_map_query, session.poses[3], atol=0.05)
     prior = PosePrior(session.poses[3], np.eye(6))
     assert session.localize(submap.gpgmap, prior).accepted
@@ -191,7 +194,8 @@ def test_beliefs_fuse_as_gaussians_do() -> None:
     T = np.eye(4)
     T[0, 3] = 1.0
     both = a.fuse(PoseBelief(T, np.diag([1.0] * 6)))
-    assert np.isclose(both.T[0, 3], 0.5) and np.isclose(both.covariance[0, 0], 0.5)
+    assert np.isclose(both.T[0, 3], 0.5)
+    assert np.isclose(both.covariance[0, 0], 0.5)
     lever = np.eye(4)
     lever[0, 3] = 10.0
     moved = PoseBelief(np.eye(4), np.diag([0.0] * 5 + [0.01])).move(lever)
