@@ -138,7 +138,7 @@ def initial_covariance(values: object) -> Array:
         raise ValueError("its covariance is not finite and symmetric")
     if np.linalg.eigvalsh(covariance)[0] < -1e-9:
         raise ValueError("its covariance is not positive")
-    return covariance + np.diag(np.square(LEAST_STDS))
+    return np.asarray(covariance + np.diag(np.square(LEAST_STDS)))
 
 
 def pose_with_covariance(belief: PoseBelief, frame: str, stamp: int) -> PoseWithCovarianceStamped:

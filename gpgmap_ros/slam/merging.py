@@ -99,9 +99,9 @@ def merge(runs: Sequence[Path | str | Session], progress: Callable[[int, int], N
         notes.extend(reject_lone_closures(closer, members))
     together = largest_group(closer, members)
     if len(together) < 2:
-        raise SessionError(
-            f"no two of the runs share ground that could be recognised: {', '.join(m.name for m in members)}"
-        )
+        names = ", ".join(member.name for member in members)
+        text = f"no two of the runs share ground that could be recognised: {names}"
+        raise SessionError(text + best_comparison(closer, members, notes))
     apart = tuple(member for member in members if member not in together)
     if apart:
         closer = keep_members(closer, together)
@@ -173,6 +173,19 @@ def largest_group(closer: LoopCloser, members: Sequence[Member]) -> list[Member]
 def anchor_of(member: Member) -> int:
     """A submap that is in the frame of the member's own map."""
     return member.ids[min(member.session.ids)]
+
+
+def best_comparison(closer: LoopCloser, members: Sequence[Member], notes: Sequence[str]) -> str:
+    """What came nearest to joining two runs, to be added to a sentence; empty where nothing was compared."""
+    if notes:
+        return f"; {notes[0]}"
+    owner = {new: (member.name, old) for member in members for old, new in member.ids.items()}
+    between = [item for item in closer.closures if owner[item.a][0] != owner[item.b][0]]
+    if not between:
+        return ""
+    best = max(between, key=lambda item: item.probability)
+    (a, number_a), (b, number_b) = owner[best.a], owner[best.b]
+    return f"; nearest came submap {number_a} of {a} and {number_b} of {b}: {best.reason}"
 
 
 def keep_members(closer: LoopCloser, members: Sequence[Member]) -> LoopCloser:

@@ -230,4 +230,5 @@ def _in_map(store: SubmapStore, closer: LoopCloser, summary: dict[str, Any]) -> 
         if group is None:
             groups.append(group := [])
         group.append(info.id)
-    return frozenset(max(groups, key=lambda group: len(group)) if groups else [])
+    groups.sort(key=len, reverse=True)  # stable: of equal ones the first
+    return frozenset(groups[0] if groups else [])
