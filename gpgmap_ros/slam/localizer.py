@@ -207,7 +207,9 @@ class Localizer:
         itself. compared: submaps in which all poses were tried already
         """
         found: list[Measurement] = []
-        for item in self._hypotheses[:MAX_HYPOTHESES]:
+        others = [item for item in self._hypotheses if item is not self._track]
+        followed = [] if self._track is None else [self._track]
+        for item in [*followed, *others][:MAX_HYPOTHESES]:
             priors: dict[SubmapKey, PosePrior] = {}
             if item.before is None:
                 near = [target for target in item.targets if target not in compared]

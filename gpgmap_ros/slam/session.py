@@ -221,9 +221,9 @@ def _in_map(store: SubmapStore, closer: LoopCloser, summary: dict[str, Any]) -> 
     rows = summary.get("drives") or []
     sessions = {row.get("session") for row in rows if isinstance(row, dict) and row.get("in_map")}
     infos = [info for info in store.infos() if info.id in closer]
-    named = frozenset(info.id for info in infos if info.session in sessions)
-    if named:
-        return named
+    anchor = next((info.id for info in infos if info.session in sessions), None)
+    if anchor is not None:  # and what has joined them since
+        return frozenset(info.id for info in infos if closer.one_frame(info.id, anchor))
     groups: list[list[int]] = []
     for info in infos:
         group = next((g for g in groups if closer.one_frame(g[0], info.id)), None)
