@@ -146,8 +146,9 @@ def test_one_map_is_placed_at_once(session: Session) -> None:
     submap = session.submaps.load(3)
     place = session.localize(submap.gpgmap)
     assert place.accepted
-    assert place.submap == 3
-    assert np.allclose(place.T_map_query, session.poses[3], atol=0.05)
+    assert place.submap in (2, 3, 4)  # they overlap
+    assert np.allclose(place.T_map_query, session.poses[3], atol=0.3)
+    assert np.isfinite(place.covariance).all()
     prior = PosePrior(session.poses[3], np.eye(6))
     assert session.localize(submap.gpgmap, prior).accepted
 
