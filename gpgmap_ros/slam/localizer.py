@@ -120,6 +120,7 @@ class Localizer:
         config: LocalizationConfig,
     ) -> None:
         self._database, self._poses, self._footprints = database, poses, footprints
+        self._cover: list[SubmapKey] = list(footprints.cover())
         self._closure, self._config, self._drift = closure, config, Drift.from_config(closure)
         self.fixes = 0
         self.begin_drive("no submap has been compared yet")
@@ -226,9 +227,8 @@ class Localizer:
         return found
 
     def _search(self, submap: Submap) -> list[Measurement]:
-        """Registrations anywhere in the map."""
-        ids: list[SubmapKey] = self._footprints.ids.tolist()
-        results = self._database.closures(submap.gpgmap, self._closure.matches, among=ids)
+        """Registrations anywhere in the map: the time depends on its ground, not on how often that was mapped."""
+        results = self._database.closures(submap.gpgmap, self._closure.matches, among=self._cover)
         return self._measurements(results)
 
     def _measurements(self, results: list[tuple[SubmapKey, Registration]]) -> list[Measurement]:
