@@ -8,17 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gp_core.grid import Grid
 from gpgmap_ros.geometry import Array
 
+Bounds = tuple[float, float, float, float]
+"""x_min, y_min, x_max, y_max of a grid, metres."""
 
 COVERED = 0.7
 """Part of a submap's ground from which on another one that shows it stands for both."""
 
 
-def footprint_of(grid: Grid) -> tuple[Array, float]:
+def footprint_of(bounds: Bounds) -> tuple[Array, float]:
     """Middle (4,), homogeneous, and radius of the disc with the area of a grid that is cropped to what is known."""
-    x_min, y_min, x_max, y_max = grid.bounds
+    x_min, y_min, x_max, y_max = bounds
     middle = np.array([(x_min + x_max) / 2.0, (y_min + y_max) / 2.0, 0.0, 1.0])
     return middle, float(np.sqrt((x_max - x_min) * (y_max - y_min) / np.pi))
 
@@ -31,17 +32,17 @@ class Footprints:
     discs: Array
 
     @classmethod
-    def of(cls, ids: Sequence[int], poses: Sequence[Array], grids: Sequence[Grid]) -> Footprints:
-        """Of submaps with these poses T_map_submap and grids."""
+    def of(cls, ids: Sequence[int], poses: Sequence[Array], bounds: Sequence[Bounds]) -> Footprints:
+        """Of submaps with these poses T_map_submap, and bounds of their grids."""
         rows = []
-        for T, grid in zip(poses, grids, strict=True):
-            middle, radius = footprint_of(grid)
+        for T, box in zip(poses, bounds, strict=True):
+            middle, radius = footprint_of(box)
             rows.append([*(T @ middle)[:2], radius])
         return cls(np.array(ids, dtype=np.int64), np.array(rows).reshape(-1, 3))
 
-    def shares(self, T_map_query: Array, grid: Grid, uncertainty: float = 0.0) -> Array:
+    def shares(self, T_map_query: Array, bounds: Bounds, uncertainty: float = 0.0) -> Array:
         """(N,) shared part of the smaller disc for a map at this pose, if it is off by so many metres at worst."""
-        middle, radius = footprint_of(grid)
+        middle, radius = footprint_of(bounds)
         away = self.discs[:, :2] - (T_map_query @ middle)[:2]
         return shared_part(np.hypot(away[:, 0], away[:, 1]) + uncertainty, self.discs[:, 2], radius)
 
@@ -59,13 +60,13 @@ class Footprints:
                 kept.append(k)
         return sorted(int(self.ids[k]) for k in kept)
 
-    def nearest(self, T_map_query: Array, grid: Grid, spread: float, count: int) -> list[int]:
+    def nearest(self, T_map_query: Array, bounds: Bounds, spread: float, count: int) -> list[int]:
         """Ids of at most `count` submaps that may share ground with the map, most of it first.
 
         spread: metres by which the map may be elsewhere
         """
-        possible = self.shares(T_map_query, grid, -spread)
-        likely = self.shares(T_map_query, grid)
+        possible = self.shares(T_map_query, bounds, -spread)
+        likely = self.shares(T_map_query, bounds)
         order = np.lexsort((self.ids, -possible, -likely))
         return [int(self.ids[k]) for k in order[:count] if possible[k] > 0.0]
 

@@ -184,7 +184,7 @@ class Localizer:
     def _follow(self, submap: Submap, driven: float) -> None:
         """Move the hypotheses to the frame of the submap, if another one has begun."""
         key = (submap.session, submap.first_stamp)
-        before, radius = self._piece, footprint_of(submap.gpgmap.grid)[1]
+        before, radius = self._piece, footprint_of(submap.gpgmap.grid.bounds)[1]
         self._piece = Piece(key, submap.T_map_submap, driven, radius)
         if before is None or before.key == key:
             return
@@ -198,7 +198,7 @@ class Localizer:
     def _is_expected(self, item: Hypothesis, submap: Submap) -> bool:
         """Whether the hypothesis, if it is right, should be recognised in the map now."""
         spread = 2.0 * item.belief.position_std
-        shares = self._footprints.shares(item.belief.T, submap.gpgmap.grid, spread)
+        shares = self._footprints.shares(item.belief.T, submap.gpgmap.grid.bounds, spread)
         return bool((shares >= EXPECTED_SHARE).any())
 
     def _look_around(self, submap: Submap, compared: set[int]) -> list[Measurement]:
@@ -217,7 +217,9 @@ class Localizer:
                 compared.update(near)
             else:
                 spread = REACH_STDS * item.before.position_std
-                near = self._footprints.nearest(item.before.T, submap.gpgmap.grid, spread, LOCAL_TARGETS)
+                near = self._footprints.nearest(
+                    item.before.T, submap.gpgmap.grid.bounds, spread, LOCAL_TARGETS
+                )
                 for target in near:
                     local = item.before.in_frame(self._poses[target])
                     priors[target] = PosePrior(local.T, local.covariance)

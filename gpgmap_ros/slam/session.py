@@ -118,7 +118,9 @@ class Session:
             info for info in self.submaps.infos() if info.id in poses and info.id in self.closer.database
         ]
         footprints = Footprints.of(
-            [info.id for info in usable], [poses[info.id] for info in usable], [info.grid for info in usable]
+            [info.id for info in usable],
+            [poses[info.id] for info in usable],
+            [info.grid.bounds for info in usable],
         )
         config = config or self.config.localization
         return Localizer(self.closer.database, poses, footprints, self.closer.config, config)
