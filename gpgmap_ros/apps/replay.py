@@ -33,7 +33,7 @@ from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.sensing import CloudError, TransformUnavailable, decode_cloud
 from gpgmap_ros.sensing.sources import insert_message
 from gpgmap_ros.sensing.waiting import DroppedCloud, PoseQueue
-from gpgmap_ros.slam import Executors, Slam, SlamListener, Step, Trajectory
+from gpgmap_ros.slam import Executors, MappingPipeline, Slam, SlamListener, Step, Trajectory
 from gpgmap_ros.slam.closure_local import LocalClosures
 from gpgmap_ros.slam.drives import Drive, Part, group_drives, join_trajectories
 from gpgmap_ros.slam.global_map import stitch_global_map
@@ -86,6 +86,11 @@ class Replay:
     @property
     def config(self) -> Config:
         return self._config
+
+    @property
+    def mapping(self) -> MappingPipeline:
+        """The map around the robot."""
+        return self._slam.mapping
 
     # -- mapping -----------------------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ def write_results(
     if replay.closer is not None and replay.submaps:
         replay.closer.write_g2o(folder.graph)
         write_json(folder.closures, [closure_row(item) for item in replay.closer.closures])
+        replay.closer.save(folder.session, surfaces=False)
     findings = [dataclasses.asdict(item) for item in replay.findings]
     summary = {**summary, **numbers(replay, part, gpgmap), "findings": findings}
     for other in parts[1:]:
@@ -246,6 +247,7 @@ def drive_row(replay: Replay, drive: Drive) -> dict[str, Any]:
     number, part = next((k, part) for k, part in enumerate(replay.parts) if drive in part.drives)
     return {
         "number": drive.number,
+        "session": drive.id,
         "first_stamp": min(drive.stamps) / 1e9,
         "last_stamp": max(drive.stamps) / 1e9,
         "clouds": len(drive.stamps),

@@ -408,6 +408,32 @@ class LidarConfig(Checked):
 
 
 @dataclass(frozen=True)
+class LocalizationConfig(Checked):
+    """Localisation in a saved map: the pose in it is found without a guess, and followed."""
+
+    group: ClassVar[str] = "localization."
+
+    map: str = setting("", "folder of the run to localise in (empty: a new map is made)")
+    update: bool = setting(
+        False,
+        "let the saved map grow: finished submaps and closures are added to its folder; else it is only read",
+    )
+    step: float = setting(
+        5.0, "way after which the submap that is being made is compared with the map", "m", 0.1, 1000.0
+    )
+    probability: float = setting(
+        0.99, "a pose is believed when it is at least this probable", low=0.5, high=0.999999
+    )
+    lost_after: float = setting(
+        40.0,
+        "way without recognising the map, where it should be, after which the pose is given up",
+        "m",
+        low=1.0,
+        high=1e5,
+    )
+
+
+@dataclass(frozen=True)
 class Config(Checked):
     """All settings. Groups are nested; the settings outside a group belong to the node."""
 
@@ -455,6 +481,7 @@ class Config(Checked):
     closure: ClosureConfig = field(default_factory=ClosureConfig)
     drive: DriveConfig = field(default_factory=DriveConfig)
     lidar: LidarConfig = field(default_factory=LidarConfig)
+    localization: LocalizationConfig = field(default_factory=LocalizationConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -467,6 +494,7 @@ class Config(Checked):
                 f"closure.publish_tf needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
                 "let map_frame be the frame of the odometry, as in 'odom'"
             )
+        self._check_localization()
         if self.lidar.publish_tf and self.pose_source != "lidar":
             raise ConfigError(
                 f"lidar.publish_tf needs pose_source 'lidar', and it is '{self.pose_source}': these poses are on the"
@@ -478,3 +506,21 @@ class Config(Checked):
                 f"submap.size ({self.submap.size} m) is smaller than one of its cells ({cell} m): "
                 "lower submap.resolution or mapping.resolution"
             )
+
+    def _check_localization(self) -> None:
+        wanted = self.localization
+        if wanted.update and not wanted.map:
+            raise ConfigError("localization.update needs localization.map: name the run that is to grow")
+        if not wanted.map:
+            return
+        if self.closure.frame == self.map_frame:
+            raise ConfigError(
+                f"localization.map needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
+                "let map_frame be the frame of the odometry, as in 'odom'"
+            )
+        if self.closure.publish_tf:
+            raise ConfigError(
+                "closure.publish_tf and localization.map both publish the map's frame: unset one"
+            )
+        if wanted.update and self.map_folder:
+            raise ConfigError("localization.update writes to localization.map: leave map_folder empty")

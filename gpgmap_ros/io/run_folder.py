@@ -6,6 +6,7 @@ trajectory.txt          where the robot was, corrected by the closures (TUM form
 odometry.txt            where the recording says it was (TUM format)
 submaps/                finished submaps
 closures.g2o, .json     the pose graph; every comparison of two submaps with its verdict
+closures.npz            the same for programs: to localise in the run, merge it, or go on with it
 map.npz                 all layers of the map
 layers/                 each layer as GeoTIFF and PNG
 report.html             everything to look at
@@ -65,6 +66,10 @@ class RunFolder:
     @property
     def graph(self) -> Path:
         return self.path / "closures.g2o"
+
+    @property
+    def session(self) -> Path:
+        return self.path / "closures.npz"
 
     @property
     def closures(self) -> Path:

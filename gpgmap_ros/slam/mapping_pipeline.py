@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -230,6 +231,10 @@ class MappingPipeline:
         submap = self._finish(EndedSubmap(builder, ended_by)) if builder else None
         self._store(submap)
         return submap
+
+    def copy_submap(self) -> SubmapBuilder | None:
+        """The submap that is being made as it is now, to be solved elsewhere; None before its first cloud."""
+        return copy.deepcopy(self._submap)
 
     def end_submap(self, ended_by: str) -> tuple[Submap | None, str]:
         """End the submap that is being made as its limits do: `later` takes it, or it is completed now (see there)."""
