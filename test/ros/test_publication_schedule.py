@@ -60,7 +60,7 @@ def test_somebody_new_does_not_wait_for_a_cloud() -> None:
     schedule = PublicationSchedule(1.0)
     schedule.note_cloud(0.0)
     schedule.note_map(0.0)
-    schedule.note_cloud(0.7)
+    schedule.note_cloud(0.3)
     assert schedule.next_map() > schedule.next_map(wait_for_cloud=False)
 
 
