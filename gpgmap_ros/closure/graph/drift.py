@@ -44,3 +44,12 @@ class Drift:
         rotation = self.rotation_std**2 * path
         tilt = min(rotation, self.tilt_std**2)
         return np.diag([position] * 3 + [tilt] * 2 + [rotation])
+
+    def rates(self, path: Path) -> tuple[Array, float]:
+        """Variances per metre on a way of `path` metres: (..., 3) of roll, pitch and yaw, and of a step.
+
+        Roll and pitch vary less per metre the longer the way is: they are bounded.
+        """
+        yaw = np.full(np.shape(path), self.rotation_std**2)
+        tilt = np.minimum(yaw, self.tilt_std**2 / np.maximum(path, MIN_PATH))
+        return np.stack([tilt, tilt, yaw], axis=-1), self.position_std**2
