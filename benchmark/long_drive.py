@@ -43,9 +43,7 @@ def main() -> int:
     parser.add_argument("--step", type=float, default=1.0, help="metres between two clouds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--settings", nargs="*", default=[], metavar="NAME=VALUE", help="of the replay")
-    parser.add_argument(
-        "--keep", type=Path, help="folder for bag, truth and run; a temporary one unless given"
-    )
+    parser.add_argument("--keep", type=Path, help="folder for bag and run: a bag there is used again")
     args = parser.parse_args()
     data = data_folder()
     if data is None:
@@ -58,7 +56,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        write_bag(folder / "bag", drive_messages(drive.frames(LIDAR, rng)))
+        if not (folder / "bag").exists():
+            write_bag(folder / "bag", drive_messages(drive.frames(LIDAR, rng)))
         truth = truth_of(drive)
         del drive
         spent = replay(folder / "bag", folder / "run", args.settings)

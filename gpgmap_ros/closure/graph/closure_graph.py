@@ -14,7 +14,7 @@ import numpy as np
 from gp_core.arrays import Array
 from gpgmap_ros.closure.acceptance import REJECTED_BY_REQUEST, graph_objection
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.graph.drift import Drift
+from gpgmap_ros.closure.graph.drift import Drift, estimate_tilt_std
 from gpgmap_ros.closure.graph.g2o import format_g2o
 from gpgmap_ros.closure.graph.graph_paths import Edge
 from gpgmap_ros.closure.graph.keyframes import SubmapNode, consecutive_nodes
@@ -204,6 +204,8 @@ class ClosureGraph:
         if not self.nodes:
             return
         graph = self._graph
+        found = np.array([self.closures[pair].T_a_b for pair in pairs])
+        graph.tilt_std = estimate_tilt_std(self.drift.tilt_std, found)
         numbers = dict(zip(graph.replace_closures(self.closures[pair] for pair in pairs), pairs, strict=True))
         try:
             solution = graph.solve() if pairs else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from scipy.spatial.transform import Rotation
 
@@ -55,7 +57,7 @@ def test_corrections_are_those_of_an_optimisation_over_all_poses() -> None:
 
     submaps = PoseGraph()
     submaps.add_first(0, first)
-    for before, node in zip(nodes, nodes[1:], strict=False):
+    for before, node in itertools.pairwise(nodes):
         T = inverse(before.T_odom_submap) @ node.T_odom_submap
         pair = OdometryChain.of([before, node])
         submaps.add_odometry(
