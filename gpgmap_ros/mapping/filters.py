@@ -116,15 +116,14 @@ def lowest_surface(xyz: Array, config: FilterConfig) -> Mask:
     """Mask (N,) of the points that belong to the lowest surface of their cell, where that is ground.
 
     Heights are measured above the trend of the ground around (ground_trend.py), so that cells may be large and the
-    ground steep. A cell whose lowest surface is more than `lowest_clearance` above that has no ground: what is lowest
-    there is a crown or a stem.
+    ground steep; what is as low as that belongs to the surface as well. A cell whose lowest surface is more than
+    `lowest_clearance` above it has no ground: what is lowest there is a crown or a stem.
     """
-    above = height_above_trend(
-        xyz, config.lowest_cell, config.lowest_tolerance, config.lowest_support, config.lowest_slope
-    )
-    ids = cell_ids(xyz[:, :2], config.lowest_cell)
-    lowest, floors = lowest_layer(above, ids, config.lowest_tolerance, config.lowest_support)
-    return np.asarray(lowest & (floors <= config.lowest_clearance))
+    tolerance, support = config.lowest_tolerance, config.lowest_support
+    above = height_above_trend(xyz, tolerance, support, config.lowest_slope)
+    lowest, floors = lowest_layer(above, cell_ids(xyz[:, :2], config.lowest_cell), tolerance, support)
+    low = (above >= floors) & (above <= tolerance)
+    return np.asarray((lowest | low) & (floors <= config.lowest_clearance))
 
 
 def lowest_layer(

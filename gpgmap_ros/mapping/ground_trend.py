@@ -18,22 +18,26 @@ from gpgmap_ros.arrays import Array
 
 CELLS_ACROSS = 60.0
 """The cloud's extent in cells of the trend, at most."""
+POINTS_PER_CELL = 4.0
+"""Points in the mean, for each that a seed needs, that a square of cells is fine enough for."""
+MIN_EDGE = 1e-3
 MIN_SEEDS, MAX_REACH = 6, 4
 """Seeds of a plane, and how many cells around its own they are looked for in."""
 REFITS = 3
 """Times that a plane is fitted again, without the seeds too far above it."""
 
 
-def height_above_trend(xyz: Array, cell: float, tolerance: float, support: int, slope: float) -> Array:
+def height_above_trend(xyz: Array, tolerance: float, support: int, slope: float) -> Array:
     """(N,) height of points (N, 3) above the ground around them.
 
-    cell: least edge of the cells in which seeds are looked for; slope: of the steepest ground
     tolerance, support: a seed has so many points, itself included, within this height above it
+    slope: of the steepest ground
     """
     if not len(xyz):
         return np.empty(0)
     low, high = xyz[:, :2].min(axis=0), xyz[:, :2].max(axis=0)
-    edge = max(cell, float((high - low).max()) / CELLS_ACROSS)
+    across = min(CELLS_ACROSS, np.sqrt(len(xyz) / (POINTS_PER_CELL * support)))
+    edge = max(float((high - low).max()) / max(across, 1.0), MIN_EDGE)
     low = np.floor(low / edge) * edge  # the same cells in every cloud
     shape = np.floor((high - low) / edge).astype(np.int64) + 1
     cells = np.floor((xyz[:, :2] - low) / edge).astype(np.int64)
