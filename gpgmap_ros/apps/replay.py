@@ -27,7 +27,6 @@ from gpgmap_ros.diagnostics import GOOD, Finding
 from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.recordings import Decoder, Message, Recording
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.stitching import MAX_CELLS
 from gpgmap_ros.mapping.submap_store import SubmapInfo
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.sensing import CloudError, TransformUnavailable, decode_cloud
@@ -42,6 +41,8 @@ PATIENCE = 5.0
 """Seconds of the recording for which a cloud waits for its pose: longer than live, because it costs nothing here."""
 MAX_WAITING = 200
 """Clouds that may wait at once: beyond it the oldest is dropped, so that memory stays bounded."""
+MAP_CELLS = 4_000_000
+"""Of the whole map: with all layers it takes some 300 MB, however long the drive is; a larger one has coarser cells."""
 FATES = (
     "points", "used", "outside", "held", "not_finite", "range", "robot", "height", "thinned", "overhang",
 )  # fmt: skip
@@ -243,7 +244,7 @@ class Replay:
                 self.metrics.warn(f"poses were not corrected: {self.closer.solver_error}")
         source = self._slam.mapping.submaps or list(self._results.submaps.values())
         gpgmap = stitch_global_map(
-            source, poses, self._config, self._config.map_frame, MAX_CELLS, covariances
+            source, poses, self._config, self._config.map_frame, MAP_CELLS, covariances
         )
         resolution = gpgmap.grid.resolution
         if resolution > self._config.mapping.resolution:

@@ -25,7 +25,14 @@ from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import write_tum
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import reported_layers
-from gpgmap_ros.report.content import Content, closure_views, layers_of, settings_rows, track_of
+from gpgmap_ros.report.content import (
+    MOST_CLOSURES,
+    Content,
+    closure_views,
+    layers_of,
+    settings_rows,
+    track_of,
+)
 from gpgmap_ros.report.page import write_report
 from gpgmap_ros.slam.drives import Drive, Part, align_start, join_trajectories
 from gpgmap_ros.storage.atomic import write_json
@@ -348,6 +355,8 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         *([("drives", drives_fact(summary["drives"]))] if len(summary["drives"]) > 1 else []),
         ("closures", f"{summary['closures']['accepted']} of {summary['closures']['compared']}"),
     ]
+    if summary["closures"]["compared"] > MOST_CLOSURES:
+        rows.append(("closures listed", f"{MOST_CLOSURES:,}; closures.json has all"))
     if summary["map"] is not None:
         rows.append(("known ground", f"{summary['map']['known_m2']:,.0f} m²"))
         if summary["map"]["median_std_m"] is not None:

@@ -43,6 +43,9 @@ EXAMPLES = """examples:
   gpgmap replay my_bag --from 60 --to 120 --json
 """
 
+LARGE, KEPT = 4 << 20, 32 << 20
+"""Bytes, see `limit_malloc_arenas`: submaps come and go in three threads, and none may keep what another could use."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bags", nargs="+", type=Path, metavar="BAG", help="folder or file of a recording")
@@ -87,7 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     from gpgmap_ros.config import with_settings
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
+    from gpgmap_ros.memory import limit_malloc_arenas
 
+    limit_malloc_arenas(LARGE, KEPT)
     with Recording(arguments.bags) as recording:
         try:
             choice = select_topics(

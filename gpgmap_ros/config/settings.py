@@ -186,6 +186,22 @@ class FilterConfig(Checked):
     lowest_support: int = setting(
         2, "points that make a surface; fewer, below it, are stray returns", "points", 1, 100, dynamic=True
     )
+    lowest_slope: float = setting(
+        1.0,
+        "slope of the steepest ground: what rises more steeply from it is none",
+        "m/m",
+        0.05,
+        10.0,
+        dynamic=True,
+    )
+    lowest_clearance: float = setting(
+        0.5,
+        "a lowest surface this far above the ground around is none: crowns, stems, roofs",
+        "m",
+        0.0,
+        100.0,
+        dynamic=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
