@@ -6,6 +6,7 @@ PURPOSES = {
     "rosbags": "to read and write recordings",
     "apsw": "to read recordings",
     "small_gicp": "for LiDAR odometry (pose_source: lidar)",
+    "pyproj": "to georeference maps by GPS",
 }
 """Top-level module, and what it is needed for. laspy, gtsam and rerun are not here: their one importer names them."""
 

@@ -450,6 +450,36 @@ class LocalizationConfig(Checked):
 
 
 @dataclass(frozen=True)
+class ImuConfig(Checked):
+    """An IMU: the vertical of the map, turns within and between scans. Used where there is one."""
+
+    group: ClassVar[str] = "imu."
+
+    enabled: bool = setting(True, "use the topic `imu` (sensor_msgs/Imu)")
+    max_tilt: float = setting(
+        15.0,
+        "clouds are refused where the IMU says that the frame of the map is tilted by more against gravity",
+        "deg",
+        low=1.0,
+        high=180.0,
+    )
+
+
+@dataclass(frozen=True)
+class GpsConfig(Checked):
+    """GPS: where the map lies on the earth. Used where there is one; it never bends the map."""
+
+    group: ClassVar[str] = "gps."
+
+    enabled: bool = setting(True, "use the topic `gps/fix` (sensor_msgs/NavSatFix)")
+    publish_tf: bool = setting(
+        False,
+        "publish `gps.frame` -> `closure.frame` on /tf once the map is georeferenced: only one node may do that",
+    )
+    frame: str = setting("earth", "frame of the earth (ECEF, REP-105) for that transform")
+
+
+@dataclass(frozen=True)
 class Config(Checked):
     """All settings. Groups are nested; the settings outside a group belong to the node."""
 
@@ -498,6 +528,8 @@ class Config(Checked):
     drive: DriveConfig = field(default_factory=DriveConfig)
     lidar: LidarConfig = field(default_factory=LidarConfig)
     localization: LocalizationConfig = field(default_factory=LocalizationConfig)
+    imu: ImuConfig = field(default_factory=ImuConfig)
+    gps: GpsConfig = field(default_factory=GpsConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
