@@ -104,7 +104,7 @@ class DaskRunner:
     def run(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
         from distributed import as_completed
 
-        waiting, done = iter(tasks), as_completed()
+        waiting, done = iter(tasks), as_completed(loop=self._client.loop)
         running: dict[str, tuple[Task, int]] = {}
         again: deque[tuple[Task, int]] = deque()
 
