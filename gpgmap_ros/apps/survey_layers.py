@@ -17,6 +17,7 @@ from gpgmap_ros.io.geotiff import TILE, Crs, GeoTiffWriter
 from gpgmap_ros.io.map_products import exported_values, write_layers_npz
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.scratch import ScratchLayer
+from gpgmap_ros.io.vrt import Source, write_vrt
 from gpgmap_ros.mapping.layers import LAYERS, posterior_layers
 from gpgmap_ros.storage.atomic import write_text
 
@@ -67,12 +68,20 @@ def make_sheets(grid: Grid) -> list[Sheet]:
     ]
 
 
-def inside(solved: SolvedWindow, sheet: Sheet) -> bool:
-    """Whether a window is a part of a sheet: windows do not cross the borders of sheets."""
-    return (
-        sheet.rows.start <= solved.rows.start < sheet.rows.stop
-        and sheet.columns.start <= solved.columns.start < sheet.columns.stop
-    )
+def windows_by_sheet(
+    grid: Grid, sheets: Sequence[Sheet], solved: Sequence[SolvedWindow]
+) -> list[tuple[Sheet, list[SolvedWindow]]]:
+    """The sheets with the windows in each that have known cells: windows do not cross the borders of sheets."""
+    edge = SHEET if sheets[0].name else max(grid.shape)
+    found: dict[tuple[int, int], list[SolvedWindow]] = {}
+    for window in solved:
+        if window.path is not None:
+            place = ((grid.shape[0] - window.rows.stop) // edge, window.columns.start // edge)
+            found.setdefault(place, []).append(window)
+    return [
+        (sheet, found.get(((grid.shape[0] - sheet.rows.stop) // edge, sheet.columns.start // edge), []))
+        for sheet in sheets
+    ]
 
 
 def write_layer(
@@ -121,3 +130,18 @@ def write_npz(
             for name, layer in stored.items() if part is not None else ():
                 layer.write(window.rows, window.columns, part[name])  # type: ignore[index]
         write_layers_npz(folder.map, stored, grid, crs.label or "survey", 0, crs)
+
+
+def write_virtual_rasters(
+    folder: RunFolder, grid: Grid, crs: Crs, layers: Sequence[str], sheets: Sequence[Sheet]
+) -> None:
+    """One file for each layer that shows its sheets as one. sheets: those that were written"""
+    for layer in layers:
+        sources = [
+            Source(
+                sheet.path(folder, layer), grid.shape[0] - sheet.rows.stop, sheet.columns.start,
+                sheet.grid(grid).shape,
+            )
+            for sheet in sheets
+        ]  # fmt: skip
+        write_vrt(folder.layers / f"{layer}.vrt", grid, crs, sources, layer, LAYERS[layer].unit)

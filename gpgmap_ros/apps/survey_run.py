@@ -23,11 +23,19 @@ import numpy as np
 
 from gp_core.grid import Grid
 from gpgmap_ros.apps.survey_files import PlannedFile, Prepared, SurveyRequest, refresh_files
-from gpgmap_ros.apps.survey_layers import NPZ_CELLS, divide_map, inside, make_sheets, write_layer, write_npz
+from gpgmap_ros.apps.survey_layers import (
+    NPZ_CELLS,
+    divide_map,
+    make_sheets,
+    windows_by_sheet,
+    write_layer,
+    write_npz,
+    write_virtual_rasters,
+)
 from gpgmap_ros.apps.survey_overview import Overview, overview_factor
 from gpgmap_ros.apps.survey_plan import SurveyError
 from gpgmap_ros.apps.survey_report import write_survey_report
-from gpgmap_ros.apps.survey_runner import DISK_FULL, LocalRunner, Outcome, Runner, Task
+from gpgmap_ros.apps.survey_runner import DISK_FULL, IncompleteError, LocalRunner, Outcome, Runner, Task
 from gpgmap_ros.apps.survey_store import (
     check_request,
     load_model,
@@ -114,10 +122,6 @@ class SurveyJob:
     @property
     def model(self) -> SurveyModel:
         return load_model(self.scratch, self.digest)
-
-
-class IncompleteError(RuntimeError):
-    """Parts of the survey could not be computed: which, and what to do."""
 
 
 def begin_job(job: SurveyJob) -> None:
@@ -431,11 +435,13 @@ def write(job: SurveyJob, grid: Grid, solved: Sequence[SolvedWindow]) -> Overvie
     start, crs = time.monotonic(), job.prepared.crs
     layers = exported_layers(posterior_layers(job.model.config.mapping))
     job.folder.layers.mkdir(parents=True, exist_ok=True)
-    tasks = []
-    for sheet in make_sheets(grid):
-        own = [window for window in solved if inside(window, sheet) and window.path is not None]
-        own = [dataclasses.replace(window, small={}) for window in own]
-        for layer in layers if own or not sheet.name else ():
+    tasks, sheets = [], []
+    for sheet, windows in windows_by_sheet(grid, make_sheets(grid), solved):
+        if not windows and sheet.name:
+            continue  # nothing is known there
+        sheets.append(sheet)
+        own = [dataclasses.replace(window, small={}) for window in windows]
+        for layer in layers:
             path = sheet.path(job.folder, layer).resolve()
             arguments = (job.scratch, job.digest, grid, sheet, layer, path, crs, own)
             tasks.append(Task(f"write-{layer}-{sheet.name}", write_layer, arguments))
@@ -446,7 +452,9 @@ def write(job: SurveyJob, grid: Grid, solved: Sequence[SolvedWindow]) -> Overvie
                 failed.append(outcome)
             bar.update(done, f"file {done} of {len(tasks)}{describe_workers(job.runner)}")
     require_complete(job, failed, len(tasks))
-    if grid.shape[0] * grid.shape[1] <= NPZ_CELLS:
+    if sheets[0].name:
+        write_virtual_rasters(job.folder, grid, crs, layers, sheets)
+    else:
         write_npz(job.folder, job.scratch, job.digest, grid, crs, solved)
     overview = make_overview(grid, solved)
     overview.write_pictures(job.folder)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import queue
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -29,6 +31,14 @@ IN_FLIGHT = 2
 """Tasks per thread of the cluster that the scheduler knows of at a time: the next waits there, the rest here."""
 LARGE, KEPT = 8 << 20, 64 << 20
 """Bytes, see `memory.limit_malloc_arenas`: a run takes minutes, keeps to --memory, and uses freed arrays again."""
+
+
+LOOK_SECONDS, LONELY_SECONDS = 2, 60
+"""How often workers are counted while nothing ends, and how long there may be none."""
+
+
+class IncompleteError(RuntimeError):
+    """Parts of the survey could not be computed: which, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +112,9 @@ class DaskRunner:
         return len(self._client.nthreads())
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
-        from distributed import as_completed
-
-        waiting, done = iter(tasks), as_completed(loop=self._client.loop)
-        running: dict[str, tuple[Task, int]] = {}
+        run = secrets.token_hex(8)  # two runs on one cluster must not take each other's results
+        waiting, ended = iter(tasks), queue.SimpleQueue[Any]()
+        running: dict[str, tuple[Any, Task, int]] = {}
         again: deque[tuple[Task, int]] = deque()
 
         def submit() -> None:
@@ -114,17 +123,15 @@ class DaskRunner:
                 task, attempt = again.popleft() if again else (next(waiting, None), 0)
                 if task is None:
                     return
-                future = self._submit(task, attempt)
-                running[future.key] = (task, attempt)
-                done.add(future)
+                future = self._submit(task, attempt, run)
+                running[future.key] = (future, task, attempt)
+                future.add_done_callback(ended.put)
 
-        submit()
         try:
+            submit()
             while running:
-                future = next(done)
-                task, attempt = running.pop(future.key)
+                future, task, attempt = running.pop(self._next_of(ended).key)
                 outcome, repeat = self._judge(task, future, attempt)
-                future.release()
                 if repeat:
                     again.append((task, attempt + 1))
                 submit()
@@ -132,7 +139,20 @@ class DaskRunner:
                     yield outcome
         finally:
             with contextlib.suppress(Exception):
-                self._client.cancel(list(done.futures), force=True)
+                self._client.cancel([future for future, _, _ in running.values()], force=True)
+
+    def _next_of(self, ended: queue.SimpleQueue[Any]) -> Any:
+        """The next future that has ended. RuntimeError where there has been no worker for some time."""
+        last = time.monotonic()
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return ended.get(timeout=LOOK_SECONDS)
+            if self._client.nthreads():
+                last = time.monotonic()
+            elif time.monotonic() - last > LONELY_SECONDS:
+                raise IncompleteError(
+                    f"the cluster has had no workers for {LONELY_SECONDS} s: start some, and see their logs"
+                )
 
     def check(self, scratch: Path) -> None:
         scratch.mkdir(parents=True, exist_ok=True)
@@ -149,10 +169,10 @@ class DaskRunner:
                     " workers share, under the same path"
                 )
 
-    def _submit(self, task: Task, attempt: int) -> Any:
+    def _submit(self, task: Task, attempt: int, run: str) -> Any:
         good = set(self._client.nthreads()) - self._full if self._full else set()
         return self._client.submit(
-            call, task.function, task.arguments, key=f"{task.name}-{attempt}", pure=False,
+            call, task.function, task.arguments, key=f"{task.name}-{attempt}-{run}", pure=False,
             workers=sorted(good) or None, allow_other_workers=False,
         )  # fmt: skip
 

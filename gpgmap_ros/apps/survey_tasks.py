@@ -106,6 +106,7 @@ def scan_file(path: str, epsg: int, classes: tuple[int, ...] | None, points: int
         sample = np.ascontiguousarray(source.sample(points))
     except NoPointsError as error:
         empty = str(error)
+    check_extent(path, source.bounds, sample)
     digest = hashlib.sha256(f"{source.count} ".encode() + sample.tobytes()).hexdigest()
     return FileScan(
         stamp, source.count, source.crs, source.note, source.read_range is not None, source.bounds,
@@ -160,7 +161,7 @@ def sum_points(scratch: Path, digest: str, source: PartSource, threads: int | No
 
     try:
         for piece in read_ahead(opened.pieces(source.first, source.count)):
-            check_extent(source, piece)
+            check_extent(source.stamp.path, source.bounds, piece)
             if sums.tiles and sums.count + len(piece) > PART_POINTS:
                 found.append(write_part(source.path(scratch, len(found)), sums, facts(last=False), workers))
                 sums = PartialSums(model)
@@ -186,18 +187,18 @@ def finished_parts(scratch: Path, source: PartSource, signature: str) -> list[Pa
     return None
 
 
-def check_extent(source: PartSource, piece: Array) -> None:
+def check_extent(path: str, bounds: Bounds | None, piece: Array) -> None:
     """PointFileError where points lie far outside what the header says: its scale or offset is wrong."""
-    if source.bounds is None or not len(piece):
+    if bounds is None or not len(piece):
         return
-    low, high = np.array(source.bounds[:3]), np.array(source.bounds[3:])
+    low, high = np.array(bounds[:3]), np.array(bounds[3:])
     spare = OUTSIDE_SHARE * (high - low) + OUTSIDE_METRES
     found_low, found_high = piece.min(axis=0), piece.max(axis=0)
     outside = (found_low < low - spare) | (found_high > high + spare)
     if outside.any():
         axis = int(np.argmax(outside))
         raise PointFileError(
-            f"{source.stamp.path}: its header says {'xyz'[axis]} from {low[axis]:.1f} to {high[axis]:.1f}, but its"
+            f"{path}: its header says {'xyz'[axis]} from {low[axis]:.1f} to {high[axis]:.1f}, but its"
             f" points reach from {found_low[axis]:.1f} to {found_high[axis]:.1f}: scale or offset in the header is"
             " wrong; write the file again"
         )

@@ -65,9 +65,7 @@ def same_sums(one: TileStatistics, other: TileStatistics) -> bool:
 def test_parts_of_any_division_add_up_to_the_points(
     model: SurveyModel, points: np.ndarray, tmp_path: Path
 ) -> None:
-    parts = [
-        part_of(model, part, tmp_path / f"part_{k}") for k, part in enumerate(np.array_split(points, 3))
-    ]
+    parts = [part_of(model, part, tmp_path / f"part_{k}") for k, part in enumerate(np.array_split(points, 3))]
     kinds = {int(kind) for part in parts for kind in part.entries["kind"]}
     assert kinds == {POINTS, SUMS}, "sparse tiles keep points, the dense one sums"
     assert sum(part.count for part in parts) == len(points)
@@ -76,9 +74,7 @@ def test_parts_of_any_division_add_up_to_the_points(
 
 
 def test_a_tree_of_parts_has_the_same_sums(model: SurveyModel, points: np.ndarray, tmp_path: Path) -> None:
-    parts = [
-        part_of(model, part, tmp_path / f"part_{k}") for k, part in enumerate(np.array_split(points, 4))
-    ]
+    parts = [part_of(model, part, tmp_path / f"part_{k}") for k, part in enumerate(np.array_split(points, 4))]
     halves = [merge_parts(tmp_path / f"half_{k}", parts[2 * k : 2 * k + 2], model, WORKERS) for k in range(2)]
     whole = merge_parts(tmp_path / "whole", halves, model, WORKERS)
     assert whole.count == len(points)
