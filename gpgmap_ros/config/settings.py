@@ -28,11 +28,11 @@ class MappingConfig(Checked):
         dynamic=True,
     )
     kernel: str = setting(
-        "rbf",
-        "prior over heights: rbf is smooth; matern52 and, more so, matern32 follow rocks and breaks and are less "
-        "certain between the points; submaps and the global map made of them always use rbf, because the evidence "
+        "matern54",
+        "prior over heights: rbf is smooth; matern52, matern32 and, most, matern54 follow rocks and breaks and are "
+        "less certain between the points; submaps and the global map made of them always use rbf, because the evidence "
         "for loop closures was measured on such maps",
-        choices=("rbf", "matern52", "matern32"),
+        choices=("rbf", "matern52", "matern32", "matern54"),
     )
     length_scale: float = setting(
         0.5,
@@ -49,13 +49,26 @@ class MappingConfig(Checked):
         low=3.0,
         high=1000.0,
     )
+    rough_relief: float = setting(
+        10.0,
+        "relief of the matern kernels: standard deviation of the heights before any data; with learn_noise only the "
+        "noise relative to it counts, and that is learned",
+        "cells",
+        low=0.01,
+        high=1e5,
+    )
     relief_std: float = setting(
-        1.0, "standard deviation of the heights around their mean, before any data", "m", low=1e-4, high=1e4
+        1.0,
+        "standard deviation of the heights around their mean, before any data, of kernel rbf",
+        "m",
+        low=1e-4,
+        high=1e4,
     )
     learn_noise: bool = setting(
-        False,
-        "learn by place how far points scatter about the surface (grass, gravel, rock), weight them by it, and make "
-        "the layer noise_variance; the stated noise is where learning starts; submaps use the stated noise",
+        True,
+        "learn how large noise is against relief, and by place (grass, gravel, rock) how far points and surface are "
+        "from what the map states; makes the layer noise_variance; the stated noise is where learning starts; submaps "
+        "use the stated noise",
     )
     finest_std: float = setting(
         0.003,
