@@ -43,6 +43,9 @@ EXAMPLES = """examples:
   gpgmap replay my_bag --from 60 --to 120 --json
 """
 
+LARGE, KEPT = 4 << 20, 32 << 20
+"""Bytes, see `limit_malloc_arenas`: submaps come and go in three threads, and none may keep what another could use."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bags", nargs="+", type=Path, metavar="BAG", help="folder or file of a recording")
@@ -87,7 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     from gpgmap_ros.config import with_settings
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
+    from gpgmap_ros.memory import limit_malloc_arenas
 
+    limit_malloc_arenas(LARGE, KEPT)
     with Recording(arguments.bags) as recording:
         try:
             choice = select_topics(
@@ -175,7 +180,9 @@ def run_replay(
         if viewer is not None and gpgmap is not None:
             viewer.map(gpgmap)
             if replay.closer is not None:
-                viewer.graph(replay.closer.closures, replay.closer.poses, replay.corrected.positions)
+                moved = replay.place_poses(replay.parts[0])
+                poses = {id: moved(T) for id, T in replay.closer.poses.items()}
+                viewer.graph(replay.closer.closures, poses, moved(replay.corrected.poses)[:, :3, 3])
         summary["seconds"] = {"mapping": round(mapped, 3), "all": round(time.monotonic() - begin, 3)}
         write_json(folder.summary, summary)
     if arguments.json:
@@ -200,6 +207,8 @@ def first_summary(name: str, bags: list[Path], choice: Any, reasons: list[str]) 
             "sensor_frame": choice.sensor_frame,
             "pose_source": choice.pose_source,
             "pose_topic": choice.pose_topic,
+            "imu_topic": choice.imu_topic,
+            "gps_topic": choice.gps_topic,
             "map_frame": choice.map_frame,
             "base_frame": choice.base_frame,
             "because": reasons,
@@ -298,6 +307,16 @@ def format_result(summary: dict[str, Any], folder: Any) -> str:
     ]
     if len(summary["drives"]) > 1:
         rows.insert(2, ("drives", drives_fact(summary["drives"])))
+    if summary["georeference"] is not None:
+        geo = summary["georeference"]
+        rows.append(
+            (
+                "GPS",
+                f"{geo['name']} (EPSG:{geo['epsg']}), known to {max(geo['std_m'][:2]):.2f} m and"
+                f" {geo['yaw_std_deg']:.2f} deg; {geo['fixes_outliers']} of"
+                f" {geo['fixes_used'] + geo['fixes_outliers']} fixes are outliers",
+            )
+        )
     if map_ is not None:
         rows.append(("map", f"{map_['known_m2']:,.0f} m2 known, cells of {map_['resolution_m']:g} m"))
     speed = f", {summary['times_real_time']:.1f} times real time" if summary["times_real_time"] else ""

@@ -247,15 +247,15 @@ class LoopCloser:
 
         drive: `Submap.session` of its submaps; the newest drive unless given. Without a submap nothing is corrected.
 
-        Between the beginnings of two submaps the correction is interpolated; before the first and after the last it is
-        constant.
+        Between the middles of two submaps the correction takes the course that is likeliest by the drift of the
+        odometry; before the first and after the last it is constant.
         """
         nodes = self._drive(drive)
         if not nodes:
             return [np.array(T) for T in poses]
         odometry = np.stack([node.T_odom_submap for node in nodes])
         corrections = self._graph.poses_of(nodes) @ inverses(odometry)
-        return list(correct_trajectory([node.first_stamp for node in nodes], corrections, stamps, poses))
+        return list(correct_trajectory(nodes, corrections, self._graph.drift, stamps, poses))
 
     def _drive(self, drive: int | None) -> list[SubmapNode]:
         """Submaps of a drive; None: of the newest."""

@@ -28,11 +28,11 @@ class MappingConfig(Checked):
         dynamic=True,
     )
     kernel: str = setting(
-        "rbf",
-        "prior over heights: rbf is smooth; matern52 and, more so, matern32 follow rocks and breaks and are less "
-        "certain between the points; submaps and the global map made of them always use rbf, because the evidence "
+        "matern54",
+        "prior over heights: rbf is smooth; matern52, matern32 and, most, matern54 follow rocks and breaks and are "
+        "less certain between the points; submaps and the global map made of them always use rbf, because the evidence "
         "for loop closures was measured on such maps",
-        choices=("rbf", "matern52", "matern32"),
+        choices=("rbf", "matern52", "matern32", "matern54"),
     )
     length_scale: float = setting(
         0.5,
@@ -49,13 +49,26 @@ class MappingConfig(Checked):
         low=3.0,
         high=1000.0,
     )
+    rough_relief: float = setting(
+        10.0,
+        "relief of the matern kernels: standard deviation of the heights before any data; with learn_noise only the "
+        "noise relative to it counts, and that is learned",
+        "cells",
+        low=0.01,
+        high=1e5,
+    )
     relief_std: float = setting(
-        1.0, "standard deviation of the heights around their mean, before any data", "m", low=1e-4, high=1e4
+        1.0,
+        "standard deviation of the heights around their mean, before any data, of kernel rbf",
+        "m",
+        low=1e-4,
+        high=1e4,
     )
     learn_noise: bool = setting(
-        False,
-        "learn by place how far points scatter about the surface (grass, gravel, rock), weight them by it, and make "
-        "the layer noise_variance; the stated noise is where learning starts; submaps use the stated noise",
+        True,
+        "learn how large noise is against relief, and by place (grass, gravel, rock) how far points and surface are "
+        "from what the map states; makes the layer noise_variance; the stated noise is where learning starts; submaps "
+        "use the stated noise",
     )
     finest_std: float = setting(
         0.003,
@@ -185,6 +198,22 @@ class FilterConfig(Checked):
     )
     lowest_support: int = setting(
         2, "points that make a surface; fewer, below it, are stray returns", "points", 1, 100, dynamic=True
+    )
+    lowest_slope: float = setting(
+        1.0,
+        "slope of the steepest ground: what rises more steeply from it is none",
+        "m/m",
+        0.05,
+        10.0,
+        dynamic=True,
+    )
+    lowest_clearance: float = setting(
+        0.5,
+        "a lowest surface this far above the ground around is none: crowns, stems, roofs",
+        "m",
+        0.0,
+        100.0,
+        dynamic=True,
     )
 
     def __post_init__(self) -> None:
@@ -434,6 +463,36 @@ class LocalizationConfig(Checked):
 
 
 @dataclass(frozen=True)
+class ImuConfig(Checked):
+    """An IMU: the vertical of the map, turns within and between scans. Used where there is one."""
+
+    group: ClassVar[str] = "imu."
+
+    enabled: bool = setting(True, "use the topic `imu` (sensor_msgs/Imu)")
+    max_tilt: float = setting(
+        15.0,
+        "clouds are refused where the IMU says that the frame of the map is tilted by more against gravity",
+        "deg",
+        low=1.0,
+        high=180.0,
+    )
+
+
+@dataclass(frozen=True)
+class GpsConfig(Checked):
+    """GPS: where the map lies on the earth. Used where there is one; it never bends the map."""
+
+    group: ClassVar[str] = "gps."
+
+    enabled: bool = setting(True, "use the topic `gps/fix` (sensor_msgs/NavSatFix)")
+    publish_tf: bool = setting(
+        False,
+        "publish `gps.frame` -> `closure.frame` on /tf once the map is georeferenced: only one node may do that",
+    )
+    frame: str = setting("earth", "frame of the earth (ECEF, REP-105) for that transform")
+
+
+@dataclass(frozen=True)
 class Config(Checked):
     """All settings. Groups are nested; the settings outside a group belong to the node."""
 
@@ -482,6 +541,8 @@ class Config(Checked):
     drive: DriveConfig = field(default_factory=DriveConfig)
     lidar: LidarConfig = field(default_factory=LidarConfig)
     localization: LocalizationConfig = field(default_factory=LocalizationConfig)
+    imu: ImuConfig = field(default_factory=ImuConfig)
+    gps: GpsConfig = field(default_factory=GpsConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()

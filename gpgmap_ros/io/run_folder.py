@@ -3,6 +3,7 @@
 run.json                what was used, what happened, what was lost; written first and again at the end
 config.yaml             the effective settings
 trajectory.txt          where the robot was, corrected by the closures (TUM format)
+trajectory_utm.txt      the same in UTM, where GPS fixes say where the map is
 odometry.txt            where the recording says it was (TUM format)
 submaps/                finished submaps
 closures.g2o, .json     the pose graph; every comparison of two submaps with its verdict
@@ -54,6 +55,10 @@ class RunFolder:
     @property
     def trajectory(self) -> Path:
         return self.path / "trajectory.txt"
+
+    @property
+    def trajectory_utm(self) -> Path:
+        return self.path / "trajectory_utm.txt"
 
     @property
     def odometry(self) -> Path:

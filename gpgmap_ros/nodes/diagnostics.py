@@ -73,6 +73,7 @@ class Diagnostics:
             "clouds waiting": str(waiting),
             "solver fallbacks": str(mapping.fallbacks),
             "cells that clouds contradict": str(mapping.disputed),
+            "maps replaced before they were sent": str(results.replaced),
         }
         if results.coverage is not None:
             values["map coverage (%)"] = f"{100.0 * results.coverage:.1f}"

@@ -110,7 +110,7 @@ class MappingRun:
         """Forget the map and the poses between two steps of the worker."""
         with self.worker.between_steps():
             self.slam.reset("reset")
-            self.results.invalidate_map()
+            self.results.forget_map()
             self._intake.order.restart()
             self._metrics.count("resets")
             self._node.get_logger().warning(f"map reset: {why}")
@@ -133,6 +133,7 @@ class MappingRun:
 
     def end(self, ended_by: str) -> None:
         """End the submap that is being made, and wait until all that have ended are stored and sent."""
+        self.results.stop_sending()
         if self.results.closing is not None:
             self.results.closing.stop()  # what it has not compared it will find in the folder
         if self.localizing is not None:
