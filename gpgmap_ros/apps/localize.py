@@ -196,7 +196,9 @@ def page_of(run: LocalizeRun, summary: dict[str, Any]) -> Content:
     shown = None
     with contextlib.suppress(RunError, ValueError, OSError):  # a node's folder has no map, only submaps
         gpgmap, _ = RunFolder(run.session.path).read_map()
-        if gpgmap.frame_id == run.session.frame:  # a georeferenced map stands in other coordinates than the poses
+        if (
+            gpgmap.frame_id == run.session.frame
+        ):  # a georeferenced map stands in other coordinates than the poses
             shown = layers_of(gpgmap)
     return Content(
         title=summary["name"],
