@@ -51,7 +51,6 @@ class Localizing:
         )
         self._tf = MapTf(node, self._frame, config.map_frame, lambda: self.localization.state.T_map_odom)
         self._told = ""
-        self._stamp = 0  # of the last cloud
         self._on_change(self.localization.state)
         growing = ", which grows" if config.localization.update else ""
         node.get_logger().info(
@@ -60,8 +59,7 @@ class Localizing:
 
     def add(self, step: Step, mapping: MappingPipeline) -> None:
         """A cloud was mapped: compare the submap if that is due, and publish the pose. In the worker's thread."""
-        self.localization.add(step.drive, step.pose.T_map_robot, mapping)
-        self._stamp = step.cloud.stamp
+        self.localization.add(step.drive, step.pose.T_map_robot, mapping, step.cloud.stamp)
         self._publish_pose()
 
     def stop(self) -> None:
@@ -103,9 +101,9 @@ class Localizing:
         self._publish_pose()
 
     def _publish_pose(self) -> None:
-        belief = self.localization.pose()
+        stamp, belief = self.localization.stamped_pose()
         if belief is not None:
-            self._pose.publish(pose_with_covariance(belief, self._frame, self._stamp))
+            self._pose.publish(pose_with_covariance(belief, self._frame, stamp))
 
     def _on_failure(self, error: Exception) -> None:
         self._warnings.warn("localization", f"localisation: a comparison failed: {error}")
