@@ -1,13 +1,14 @@
 """A sensor over a height field: rings of a spinning LiDAR, or a stereo camera, with the ground hiding itself.
 
-    ground = Ground(heights, 0.25)                      metres on a lattice, x along columns
-    scan(ground, T_world_sensor, lidar(32), rng)        points (N, 3) in the sensor's frame, noise along the beams
-    drifting(poses, 0.01, 0.5, rng)                     what an odometry would say instead of these poses
+ground = Ground(heights, 0.25)                      metres on a lattice, x along columns
+scan(ground, T_world_sensor, lidar(32), rng)        points (N, 3) in the sensor's frame, noise along the beams
+drifting(poses, 0.01, 0.5, rng)                     what an odometry would say instead of these poses
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,10 +64,14 @@ def lidar(rings: int = 32, reach: float = 25.0, step: float = 1.0) -> Sensor:
 def stereo(reach: float = 15.0, width: int = 120, height: int = 60, quadratic: float = 0.002) -> Sensor:
     """A camera that looks ahead and a little down; 90 x 50 degrees."""
     azimuths = np.deg2rad(np.linspace(-45.0, 45.0, width))
-    return Sensor(beams(azimuths, np.deg2rad(np.linspace(-40.0, 10.0, height))), reach, 0.005, quadratic, 0.001)
+    return Sensor(
+        beams(azimuths, np.deg2rad(np.linspace(-40.0, 10.0, height))), reach, 0.005, quadratic, 0.001
+    )
 
 
-def resample(z: NDArray[np.floating], cell: float, resolution: float, rng: Rng, rough: float = 0.03) -> Ground:
+def resample(
+    z: NDArray[np.floating], cell: float, resolution: float, rng: Rng, rough: float = 0.03
+) -> Ground:
     """A DEM of cells `cell` on a finer lattice by splines, with a roughness that it lacks.
 
     rough: its standard deviation in metres, in octaves from two lattice cells to four cells of the DEM
@@ -90,7 +95,11 @@ def scan(ground: Ground, T_world_sensor: Array, sensor: Sensor, rng: Rng) -> Arr
     """Points (N, 3) in the sensor's frame."""
     directions = sensor.directions + rng.normal(scale=sensor.angle, size=sensor.directions.shape)
     ranges = cast(
-        ground.heights, ground.resolution, T_world_sensor[:3, 3], directions @ T_world_sensor[:3, :3].T, sensor.reach
+        ground.heights,
+        ground.resolution,
+        T_world_sensor[:3, 3],
+        directions @ T_world_sensor[:3, :3].T,
+        sensor.reach,
     )
     hit = np.isfinite(ranges)
     r = ranges[hit] + rng.normal(size=int(hit.sum())) * (sensor.noise + sensor.quadratic * ranges[hit] ** 2)
@@ -139,9 +148,12 @@ def drifting(poses: Array, per_way: float, degrees: float, rng: Rng) -> Array:
     per_way: standard deviation of the position error over the way, of 10 m; degrees: of the heading after 10 m
     Half of each variance is a factor that stays, as of wheels and gyroscopes; half comes anew with every step.
     """
-    scale, bias = rng.normal(size=3) * np.sqrt(0.5) * per_way, rng.normal() * np.sqrt(0.5) * np.deg2rad(degrees) / 10.0
+    scale, bias = (
+        rng.normal(size=3) * np.sqrt(0.5) * per_way,
+        rng.normal() * np.sqrt(0.5) * np.deg2rad(degrees) / 10.0,
+    )
     out = [poses[0]]
-    for before, after in zip(poses[:-1], poses[1:], strict=True):
+    for before, after in pairwise(poses):
         step = inverse(before) @ after
         way = float(np.linalg.norm(step[:3, 3]))
         noise = np.sqrt(0.5 * 10.0 * way) * per_way * rng.normal(size=3) * np.array([1.0, 0.5, 0.5])

@@ -20,6 +20,8 @@ class LayerStack(Mapping[str, Layer]):
     """
 
     def __init__(self, given: Mapping[str, Layer], context: LayerContext) -> None:
+        if isinstance(given, LayerStack):  # dict() would compute all of its layers
+            given = given._layers
         self._layers = dict(given)
         derived = (row.name for row in LAYERS.values() if row.formula is not None and not row.display_only)
         self._names = (*given, *(name for name in derived if name not in given))
