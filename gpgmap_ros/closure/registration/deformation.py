@@ -179,7 +179,7 @@ def residual_patterns(H: Array, X: Array, weight: Array, prior: Array) -> Patter
     order = order[values[order] > 1e-4 * max(float(values[order[0]]), 1e-300)]
     sizes = np.sqrt(values[order])
     E = (vectors[:, order] / sizes).T @ left
-    return Patterns(P, E.reshape(len(order), *X.shape[1:]), sizes)
+    return Patterns(np.asarray(P, dtype=np.float64), E.reshape(len(order), *X.shape[1:]), sizes)
 
 
 @dataclass(frozen=True)
