@@ -389,11 +389,11 @@ class ClosureConfig(Checked):
         2.0, "standard deviation of the error in roll and pitch between two maps", "deg", low=0.01, high=20.0
     )
     common_error: float = setting(
-        0.065,
-        "standard deviation of the position errors that a whole map shares and no residual shows: of georeference, "
-        "sensor mount, drift within a submap",
+        -1.0,
+        "standard deviation of the position errors that a whole map shares and no residual shows, as of georeference "
+        "(-1: none for maps that know the way on which they were made, up to 0.06 m or cells for others)",
         "m",
-        low=0.0,
+        low=-1.0,
         high=10.0,
     )
     threads: int = setting(2, "threads that share one registration or query", low=1, high=64)
