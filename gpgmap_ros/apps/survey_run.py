@@ -131,16 +131,24 @@ def begin_job(job: SurveyJob) -> None:
     save_request(job.scratch, job.request.record())
     job.digest = save_model(job.scratch, SurveyModel(planned.config, planned.trend, heights))
     files = [dataclasses.asdict(file) for file in job.prepared.files]
-    save_plan(job.scratch, planned, files, job.prepared.crs, list(job.prepared.warnings))
+    notices = {"warnings": list(job.prepared.warnings), "missing": list(job.prepared.missing)}
+    save_plan(job.scratch, planned, files, job.prepared.crs, notices)
 
 
 def resume_plan(folder: RunFolder, request: SurveyRequest, runner: Runner) -> Prepared:
     """The plan of an unfinished run. SurveyError where there is none, or another was asked for."""
     scratch = (folder.path / SCRATCH).resolve()
     check_request(scratch, request.record())
-    planned, records, crs, warnings = load_plan(scratch)
+    planned, records, crs, notices = load_plan(scratch)
     files = [PlannedFile(**{**record, "stamp": FileStamp(**record["stamp"])}) for record in records]
-    return Prepared(planned, refresh_files(files, request, runner), crs, (), tuple(warnings), ())
+    return Prepared(
+        planned,
+        refresh_files(files, request, runner),
+        crs,
+        (),
+        tuple(notices["warnings"]),
+        tuple(notices["missing"]),
+    )
 
 
 def run_survey(job: SurveyJob, begin: float) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def sum_points(scratch: Path, digest: str, source: PartSource, threads: int | No
     signature = source.signature(digest)
     if (there := finished_parts(scratch, source, signature)) is not None:
         return there
-    begin, cpu = time.perf_counter(), time.process_time()
+    begin, cpu = time.perf_counter(), time.process_time() + decoder.processor_seconds
     model, workers = load_model(scratch, digest), Workers(threads)
     source.stamp.check()
     opened = open_points(Path(source.stamp.path), classes=source.classes)
@@ -156,7 +156,7 @@ def sum_points(scratch: Path, digest: str, source: PartSource, threads: int | No
         return {
             "of": signature, "file": source.stamp.path, "last": last, "empty": empty, "left_out": opened.left_out,
             "seconds": time.perf_counter() - begin, "largest_mb": (largest_bytes() >> 20) + decoder.largest_mb,
-            "processor_seconds": time.process_time() - cpu,
+            "processor_seconds": time.process_time() + decoder.processor_seconds - cpu,
         }  # fmt: skip
 
     try:
