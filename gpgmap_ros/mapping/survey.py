@@ -20,12 +20,14 @@ import numpy as np
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
 from gp_core.grid import Grid
+from gp_core.grid.blocks import statistics_of
+from gp_core.grid.noise_level import estimate_noise_level
 from gp_core.grid.tiled_statistics import BLOCK_BYTES, TILE_BLOCKS, Bounds, TileKey, cut_window
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import posterior_layers
-from gpgmap_ros.mapping.model import cached_gp, solver_block_bytes, window_halo
+from gpgmap_ros.mapping.model import cached_gp, solver_block_bytes, terrain_kernel, window_halo
 from gpgmap_ros.mapping.outliers import outlying_cells
 from gpgmap_ros.mapping.survey_trend import Trend, spline_height, trend_of
 from gpgmap_ros.mapping.tile_store import TileStore
@@ -34,6 +36,8 @@ __all__ = ["Outliers", "Survey", "Trend", "trend_of"]
 
 BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 120 << 20
 """Of a window while it is solved: statistics in copies, bytes per cell, and what does not depend on its size."""
+LEVEL_TILES = 9
+"""Tiles, those with the most points, from which the noise level of all windows is estimated."""
 MAX_TILES_AT_ONCE = 1 << 18
 """Tiles over whose box a piece of points is sorted in one go; one that reaches farther is divided first."""
 
@@ -58,7 +62,7 @@ class _Extent:
 class Survey:
     """Statistics of all points of a survey, and the map that follows from them, window by window.
 
-    config: resolution, kernel, its length, relief_std (of deviations from the trend) and noise.height_std are used
+    config: resolution, kernel, its length, its relief (of deviations from the trend) and noise.height_std are used
     trend: see above; folder: for tiles that leave the memory; memory: bytes for tiles
     heights: lowest and highest that are used; points beyond are counted in `beyond_heights` and left out
     """
@@ -77,6 +81,7 @@ class Survey:
         self._lattice = cached_gp(mapping).lattice
         self._tiles = TileStore(self._lattice, config.noise.height_std**2, folder, memory)
         self._extents: dict[TileKey, _Extent] = {}
+        self._noise_level: float | None = None
 
     @property
     def count(self) -> int:
@@ -203,7 +208,7 @@ class Survey:
         if not len(blocks.index):
             return None
         window = ElevationMap(mapping, (x + 0.5 * width * edge, y + 0.5 * height * edge))
-        window.restore(blocks, 0.0)
+        window.restore(blocks, 0.0, self.noise_level if mapping.learn_noise else None)
         del blocks  # copied: the solver needs the room
         relief = window.gpgmap(config=self.config)
         part = np.s_[margin : margin + height, margin : margin + width]
@@ -218,6 +223,21 @@ class Survey:
         layers["gradient_y"] += gradient[:, 1].reshape(own.shape)
         stack = {name: np.ascontiguousarray(layer, dtype=np.float32) for name, layer in layers.items()}
         return GPGMap(own, stack, "survey", 0, self.config)
+
+    @property
+    def noise_level(self) -> float:
+        """Factor on the noise variances of all points, the same for every window: the median of some tiles' own."""
+        if self._noise_level is None:
+            by_count = sorted(self._extents, key=lambda key: (-self._extents[key].count, key))
+            kernel, found = terrain_kernel(self.config.mapping), []
+            for key in by_count[:LEVEL_TILES]:
+                x, y = self._lattice.axes(key)
+                inside = (x.middles[0], y.middles[0], x.middles[-1], y.middles[-1])
+                blocks = cut_window(self._lattice, [self._tiles.tile(key)], inside)
+                level = estimate_noise_level(statistics_of(blocks, x, y), kernel)
+                found += [] if level is None else [level]
+            self._noise_level = float(np.median(found)) if found else 1.0
+        return self._noise_level
 
     def _tiles_in(self, bounds: Bounds) -> list[TileKey]:
         """The tiles with points that a box touches."""
