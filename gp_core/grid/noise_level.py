@@ -45,6 +45,8 @@ _LEAST_OF_NEIGHBOURS: Final = 0.1
 """Share that the neighbours of a block have in the height there, at least: a map that only repeats its points has no
 residuals to learn from, and a point is never exactly the height of its block."""
 _PLANE: Final = 3
+_AT_MOST_LESS: Final = 5.0
+"""Times less than the level of least risk."""
 _POINTS_DENSE, _SHARE_DENSE = 6.0, 0.5
 """Points of a block whose scatter can be judged, and share of such blocks from which s is chosen by it."""
 
@@ -80,14 +82,27 @@ def estimate_noise_level(s: Statistics, kernel: Kernel) -> float | None:
     if known.mean() > _SHARE_DENSE:
         residual = factor[:, None] * (directions * rest * over).sum(axis=-1)
         risk = groups.variance[:, 0] * residual**2 - 2.0 * groups.scatter * own
-        value = -risk[:, known].mean(axis=1)
+        chosen = _smallest_as_good(risk[:, known])
     else:
         squares = (rest**2 * over).sum(axis=-1)
         value = 0.5 * np.log(over).sum(axis=(1, 2)) + _log_density_of_squares(squares, rest.shape[1])
-        value -= 0.5 * (_LEVELS / _SPREAD) ** 2
+        chosen = _peak(value - 0.5 * (_LEVELS / _SPREAD) ** 2)
     of_points = np.median(1.0 - (1.0 - own) / np.maximum(groups.count, 1.0), axis=1)
     least = float(np.interp(_LEAST_OF_NEIGHBOURS, of_points, _LEVELS))
-    return float(np.exp(max(_peak(value), least)))
+    return float(np.exp(max(chosen, least)))
+
+
+def _smallest_as_good(risk: Array) -> float:
+    """The smallest level whose risk (S, G) is about the least: within a standard error (Breiman et al., 1984).
+
+    Where few groups decide, smoothing less is the smaller mistake: the surface then follows its dense points.
+    """
+    best = int(np.argmin(risk.mean(axis=1)))
+    worse = risk[:best] - risk[best]
+    as_good = worse.mean(axis=1) <= worse.std(axis=1) / np.sqrt(risk.shape[1])
+    last_bad = np.flatnonzero(~as_good)
+    smallest = _LEVELS[int(last_bad[-1]) + 1 if last_bad.size else 0]
+    return float(max(smallest, _LEVELS[best] - np.log(_AT_MOST_LESS)))
 
 
 def _choose_groups(s: Statistics) -> _Groups | None:
