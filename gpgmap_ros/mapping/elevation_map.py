@@ -61,6 +61,16 @@ class ElevationMap:
         """Tiles of the present window that the solver had to solve the slower, safer way."""
         return 0 if self._gp is None else self._gp.fallbacks
 
+    @property
+    def sample(self) -> Array:
+        """(N, 4) some of the map's points, with variances, from which it knows how points spread about it."""
+        return self._sample.points
+
+    @sample.setter
+    def sample(self, points: Array) -> None:
+        self._sample = PointSample()
+        self._sample.add(points[:, :3], points[:, 3])
+
     def add(self, xyz: Array, variance: Array, common: CommonError | None = None) -> int:
         """Fuse points (N, 3) with the variances (N,) of their heights; returns how many lie on the map.
 
