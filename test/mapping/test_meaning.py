@@ -30,7 +30,7 @@ CONFIG = with_settings(
         "mapping.size_y": 4.0,
         "submap.size": 6.0,
         "closure.enabled": False,
-    },  # fmt: skip
+    },
 )
 
 
