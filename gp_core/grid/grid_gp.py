@@ -61,7 +61,7 @@ class GridGP:
 
     The same calls give the same bits on one machine, with any number of threads. Another CPU, or the same points in
     another order, rounds differently: means and gradients then agree within 0.01 posterior standard deviations and
-    variances within 1 % (docs/grid_gp.md, section 7).
+    variances within 1 % (docs/grid_gp.md, section 8).
 
     grid: the cells at which the posterior is wanted
     kernel: stationary kernel on (x, y), in metres; its variance is that of the terrain about the mean

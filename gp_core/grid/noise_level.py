@@ -22,13 +22,15 @@ that smooths as suits the rest is far off, and what a little more noise costs el
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.grid.statistics import COUNT, SQUARES, Statistics
 from gp_core.kernels import Kernel
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 _GROUPS: Final = 600
 _NEIGHBOURS: Final = 12
@@ -118,7 +120,7 @@ def _choose_groups(s: Statistics) -> _Groups | None:
     y = (row + s.y.first + 0.5 + 0.5 * s.weights[row, column, 1, 0] / w) * s.y.spacing
     xy = np.column_stack([x, y])
     middle = np.random.default_rng(0).permutation(row.size)[:_GROUPS]
-    near = cKDTree(xy).query(xy[middle], k=_NEIGHBOURS)[1]
+    near: Indices = np.asarray(cKDTree(xy).query(xy[middle], k=_NEIGHBOURS)[1], dtype=np.int64)
     height = s.heights[row, column, 0, 0] / w
     at = row[near[:, 0]], column[near[:, 0]]
     return _Groups(
@@ -130,7 +132,7 @@ def _choose_groups(s: Statistics) -> _Groups | None:
     )
 
 
-def _scatter_of_means(s: Statistics, at: tuple[Array, Array]) -> Array:
+def _scatter_of_means(s: Statistics, at: tuple[Indices, Indices]) -> Array:
     """(G,) variance of the mean of each block by its points' scatter about a plane; NaN with too few points."""
     W, H, totals = s.weights[at], s.heights[at], s.totals[at]
     terms = ((0, 0), (0, 1), (1, 0))
