@@ -228,6 +228,8 @@ class MappingNode(GuardedNode):
             values |= self._diagnostics.mapping_values(
                 run.slam.mapping, run.results, run.inputs, run.worker.waiting
             )
+            if run.results.georeferencing is not None:
+                values |= run.results.georeferencing.values()
             if run.results.closing is not None:
                 closures = run.results.closing.diagnostics(self.get_fully_qualified_name().lstrip("/"))
         self._diagnostics.publish(problems, values, "paused" if self._paused else "mapping", closures)
