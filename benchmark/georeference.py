@@ -102,7 +102,9 @@ def report(options: argparse.Namespace, offset: float) -> None:
     for name, column in (("position (m)", 0), ("heading (deg)", 1), ("NEES / 3", 2)):
         values = rows[:, column]
         print(f"{name:18} {np.median(values):8.3f} {np.percentile(values, 95):8.3f} {values.max():8.3f}")
-    print(f"outliers: {rows[:, 3].sum() / rows[:, 4].sum():.1%} of the fixes; mean NEES / 3 {rows[:, 2].mean():.2f}")
+    print(
+        f"outliers: {rows[:, 3].sum() / rows[:, 4].sum():.1%} of the fixes; mean NEES / 3 {rows[:, 2].mean():.2f}"
+    )
 
 
 if __name__ == "__main__":

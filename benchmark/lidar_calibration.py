@@ -32,7 +32,9 @@ STEP, TURN = 0.3, 4.0
 """Metres and degrees from one cloud to the next."""
 
 
-def plane(origin: list[float], a: list[float], b: list[float], density: float, rng: np.random.Generator) -> Array:
+def plane(
+    origin: list[float], a: list[float], b: list[float], density: float, rng: np.random.Generator
+) -> Array:
     """Points on the parallelogram origin + s a + t b. density: per square metre"""
     count = int(density * np.linalg.norm(np.cross(a, b)))
     return np.asarray(
@@ -60,7 +62,14 @@ def street(rng: np.random.Generator) -> Array:
     ground = plane([-30, -8, 0], [60, 0, 0], [0, 16, 0], 30.0, rng)
     ground[:, 2] += 0.05 * np.sin(0.7 * ground[:, 0]) * np.sin(0.9 * ground[:, 1])
     houses = [
-        box(x + rng.uniform(0, 2), side * rng.uniform(7, 9) - (4 if side < 0 else 0), 7.0, 4.0, rng.uniform(4, 9), rng)
+        box(
+            x + rng.uniform(0, 2),
+            side * rng.uniform(7, 9) - (4 if side < 0 else 0),
+            7.0,
+            4.0,
+            rng.uniform(4, 9),
+            rng,
+        )
         for x in range(-30, 30, 10)
         for side in (-1, 1)
     ]
@@ -69,10 +78,16 @@ def street(rng: np.random.Generator) -> Array:
 
 def forest(rng: np.random.Generator) -> Array:
     ground = plane([-20, -20, 0], [40, 0, 0], [0, 40, 0], 25.0, rng)
-    ground[:, 2] += 0.3 * np.sin(0.5 * ground[:, 0]) + 0.2 * np.cos(0.4 * ground[:, 1]) + rng.normal(0, 0.05, len(ground))
+    ground[:, 2] += (
+        0.3 * np.sin(0.5 * ground[:, 0]) + 0.2 * np.cos(0.4 * ground[:, 1]) + rng.normal(0, 0.05, len(ground))
+    )
     stems = []
     for x, y in rng.uniform(-20, 20, (90, 2)):
-        radius, angle, height = rng.uniform(0.1, 0.3), rng.uniform(0, 2 * np.pi, 300), rng.uniform(-0.5, 6.0, 300)
+        radius, angle, height = (
+            rng.uniform(0.1, 0.3),
+            rng.uniform(0, 2 * np.pi, 300),
+            rng.uniform(-0.5, 6.0, 300),
+        )
         stems.append(np.column_stack([x + radius * np.cos(angle), y + radius * np.sin(angle), height]))
     return np.concatenate([ground, *stems])
 
@@ -84,7 +99,9 @@ def visible(scene: Array, reach: float = 15.0) -> Scan:
         local = (scene - T[:3, 3]) @ T[:3, :3]
         ranges = np.linalg.norm(local, axis=1)
         seen = (ranges < reach) & (ranges > 0.5) & (rng.random(len(local)) < 0.33)
-        return np.asarray(local[seen] * (1.0 + rng.normal(0.0, NOISE, (int(seen.sum()), 1)) / ranges[seen, None]))
+        return np.asarray(
+            local[seen] * (1.0 + rng.normal(0.0, NOISE, (int(seen.sum()), 1)) / ranges[seen, None])
+        )
 
     return scan
 
@@ -135,7 +152,9 @@ def main() -> None:
         "forest": lambda rng: (visible(forest(rng)), np.array([0.0, 0.0, 1.8])),
         "bare ground": bare_ground,
     }
-    print(f"{'':12} {'lost':>9} {'ATE (m)':>8} {'step (m)':>9} {'(deg)':>7} {'NEES':>6} {'median':>7} {'95 %':>6}")
+    print(
+        f"{'':12} {'lost':>9} {'ATE (m)':>8} {'step (m)':>9} {'(deg)':>7} {'NEES':>6} {'median':>7} {'95 %':>6}"
+    )
     for name, make in scenes.items():
         for draw in range(options.draws):
             rng = np.random.default_rng(options.seed + draw)

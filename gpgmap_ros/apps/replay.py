@@ -29,7 +29,6 @@ from gpgmap_ros.geometry import Array
 from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.recordings import Decoder, Message, Recording
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.stitching import MAX_CELLS
 from gpgmap_ros.mapping.submap_store import SubmapInfo
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.sensing import CloudError, TransformUnavailable, decode_cloud
@@ -37,7 +36,7 @@ from gpgmap_ros.sensing.gps import GpsTrack
 from gpgmap_ros.sensing.messages import gps_fix, newest_stamp
 from gpgmap_ros.sensing.sources import insert_message
 from gpgmap_ros.sensing.waiting import DroppedCloud, PoseQueue
-from gpgmap_ros.slam import Executors, Slam, SlamListener, Step, Trajectory
+from gpgmap_ros.slam import Executors, MappingPipeline, Slam, SlamListener, Step, Trajectory
 from gpgmap_ros.slam.closure_local import LocalClosures
 from gpgmap_ros.slam.drives import Drive, Part, group_drives, join_trajectories
 from gpgmap_ros.slam.georeference import Georeference, GeoreferenceError, fit_georeference
@@ -47,6 +46,8 @@ PATIENCE = 5.0
 """Seconds of the recording for which a cloud waits for its pose: longer than live, because it costs nothing here."""
 MAX_WAITING = 200
 """Clouds that may wait at once: beyond it the oldest is dropped, so that memory stays bounded."""
+MAP_CELLS = 4_000_000
+"""Of the whole map: with all layers it takes some 300 MB, however long the drive is; a larger one has coarser cells."""
 FATES = (
     "points", "used", "outside", "held", "not_finite", "range", "robot", "height", "thinned", "overhang",
 )  # fmt: skip
@@ -93,6 +94,11 @@ class Replay:
     @property
     def config(self) -> Config:
         return self._config
+
+    @property
+    def mapping(self) -> MappingPipeline:
+        """The map around the robot."""
+        return self._slam.mapping
 
     # -- mapping -----------------------------------------------------------------------------------------
 
@@ -295,7 +301,7 @@ class Replay:
             covariances = covariances and {id: turn @ C @ turn.T for id, C in covariances.items()}
         source = self._slam.mapping.submaps or list(self._results.submaps.values())
         gpgmap = stitch_global_map(
-            source, poses, self._config, self._config.map_frame, MAX_CELLS, covariances
+            source, poses, self._config, self._config.map_frame, MAP_CELLS, covariances
         )
         resolution = gpgmap.grid.resolution
         if resolution > self._config.mapping.resolution:

@@ -25,7 +25,14 @@ from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import write_tum
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import reported_layers
-from gpgmap_ros.report.content import Content, closure_views, layers_of, settings_rows, track_of
+from gpgmap_ros.report.content import (
+    MOST_CLOSURES,
+    Content,
+    closure_views,
+    layers_of,
+    settings_rows,
+    track_of,
+)
 from gpgmap_ros.report.page import write_report
 from gpgmap_ros.slam.drives import Drive, Part, align_start, join_trajectories
 from gpgmap_ros.slam.trajectory import Trajectory
@@ -72,6 +79,7 @@ def write_results(
     if replay.closer is not None and replay.submaps:
         replay.closer.write_g2o(folder.graph)
         write_json(folder.closures, [closure_row(item) for item in replay.closer.closures])
+        replay.closer.save(folder.session, surfaces=False)
     for item in parts:
         replay.georeference(item)
     findings = [dataclasses.asdict(item) for item in replay.findings]
@@ -270,6 +278,7 @@ def drive_row(replay: Replay, drive: Drive) -> dict[str, Any]:
     number, part = next((k, part) for k, part in enumerate(replay.parts) if drive in part.drives)
     return {
         "number": drive.number,
+        "session": drive.id,
         "first_stamp": min(drive.stamps) / 1e9,
         "last_stamp": max(drive.stamps) / 1e9,
         "clouds": len(drive.stamps),
@@ -371,6 +380,8 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("closures", f"{summary['closures']['accepted']} of {summary['closures']['compared']}"),
         *georeference_facts(summary["georeference"]),
     ]
+    if summary["closures"]["compared"] > MOST_CLOSURES:
+        rows.append(("closures listed", f"{MOST_CLOSURES:,}; closures.json has all"))
     if summary["map"] is not None:
         rows.append(("known ground", f"{summary['map']['known_m2']:,.0f} m²"))
         if summary["map"]["median_std_m"] is not None:

@@ -174,6 +174,14 @@ def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
     return wanted
 
 
+def unfinished_folder(wanted: Path) -> Path:
+    """The folder of a run to go on with, which this process owns from now on. UsageError where it is none."""
+    if not _replaceable(wanted):
+        raise UsageError(f"--resume: {wanted} is not the folder of a run: name the one given to --out")
+    _OWNED.append(FolderLock(wanted, *OWNER))
+    return wanted
+
+
 def _replaceable(folder: Path) -> bool:
     return (folder / MARK).exists()
 

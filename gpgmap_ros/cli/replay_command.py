@@ -37,15 +37,24 @@ used as far as it can be read."""
 EXAMPLES = """examples:
   gpgmap replay my_bag                                   everything guessed; open my_bag_gpgmap/report.html
   gpgmap replay drive_0.mcap drive_1.mcap --out run      several files, one after the other or side by side
+  gpgmap replay robot_a robot_b --sessions --out team    each by itself, then in one frame (as gpgmap merge)
   gpgmap replay old.bag --topic /velodyne_points --odom /odometry/filtered
   gpgmap replay my_bag --set mapping.resolution=0.2 --set mapping.length_scale=1 --sensor spinning_lidar
   gpgmap replay my_bag --from 60 --to 120 --json
 """
 
+LARGE, KEPT = 4 << 20, 32 << 20
+"""Bytes, see `limit_malloc_arenas`: submaps come and go in three threads, and none may keep what another could use."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bags", nargs="+", type=Path, metavar="BAG", help="folder or file of a recording")
     add_output(parser, "the recording's name and _gpgmap")
+    parser.add_argument(
+        "--sessions",
+        action="store_true",
+        help="each BAG is a session of its own, of another day or robot: replay them one by one, then merge them",
+    )
     source = add_source(parser)
     source.add_argument(
         "--from", dest="start", type=float, metavar="S", help="begin this many seconds into the recording"
@@ -72,6 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.rate < 0.0:
         raise UsageError(f"--rate {arguments.rate}: must be positive, or 0 for as fast as it goes")
+    if arguments.sessions:
+        return run_sessions(arguments)
     begin = time.monotonic()
     config = config_from(arguments)
     from gpgmap_ros.apps.cell_size import fit_cell_size
@@ -79,7 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     from gpgmap_ros.config import with_settings
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
+    from gpgmap_ros.memory import limit_malloc_arenas
 
+    limit_malloc_arenas(LARGE, KEPT)
     with Recording(arguments.bags) as recording:
         try:
             choice = select_topics(
@@ -113,6 +126,26 @@ def run(arguments: argparse.Namespace) -> int:
         summary = first_summary(name, arguments.bags, choice, reasons)
         folder.begin(summary, config)
         return run_replay(arguments, recording, choice, config, folder, limits, summary, viewer, begin)
+
+
+def run_sessions(arguments: argparse.Namespace) -> int:
+    """Replay each recording into a run of its own, beside the result, and merge the runs."""
+    from gpgmap_ros.apps.merge import check_output
+    from gpgmap_ros.cli import merge_command
+
+    names = [path.resolve().name.split(".")[0] for path in arguments.bags]
+    if len(set(names)) < max(len(names), 2):
+        raise UsageError("--sessions needs two recordings or more, of different names")
+    out = arguments.out or Path(f"{names[0]}_merged")
+    objection = check_output(out, [], arguments.overwrite)
+    if objection:
+        raise UsageError(objection)
+    runs = [out.with_name(f"{out.name}_sessions") / name for name in names]
+    for bag, folder in zip(arguments.bags, runs, strict=True):
+        say(arguments, f"session {folder.name}")
+        own = {"bags": [bag], "out": folder, "sessions": False, "quiet": arguments.json}
+        run(argparse.Namespace(**{**vars(arguments), **own}))
+    return merge_command.run(argparse.Namespace(**{**vars(arguments), "runs": runs, "out": out}))
 
 
 def run_replay(
@@ -153,7 +186,8 @@ def run_replay(
         summary["seconds"] = {"mapping": round(mapped, 3), "all": round(time.monotonic() - begin, 3)}
         write_json(folder.summary, summary)
     if arguments.json:
-        print_json(summary)
+        if not getattr(arguments, "quiet", False):  # a session of several: the merge has the JSON
+            print_json(summary)
     else:
         print(format_result(summary, folder))
     if gpgmap is None:

@@ -7,6 +7,7 @@ trajectory_utm.txt      the same in UTM, where GPS fixes say where the map is
 odometry.txt            where the recording says it was (TUM format)
 submaps/                finished submaps
 closures.g2o, .json     the pose graph; every comparison of two submaps with its verdict
+closures.npz            the same for programs: to localise in the run, merge it, or go on with it
 map.npz                 all layers of the map
 layers/                 each layer as GeoTIFF and PNG
 report.html             everything to look at
@@ -70,6 +71,10 @@ class RunFolder:
     @property
     def graph(self) -> Path:
         return self.path / "closures.g2o"
+
+    @property
+    def session(self) -> Path:
+        return self.path / "closures.npz"
 
     @property
     def closures(self) -> Path:

@@ -14,10 +14,11 @@ import numpy as np
 from gp_core.arrays import Array
 from gpgmap_ros.closure.acceptance import REJECTED_BY_REQUEST, graph_objection
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.graph.drift import MIN_PATH, Drift
+from gpgmap_ros.closure.graph.drift import Drift, estimate_tilt_std
 from gpgmap_ros.closure.graph.g2o import format_g2o
 from gpgmap_ros.closure.graph.graph_paths import Edge
 from gpgmap_ros.closure.graph.keyframes import SubmapNode, consecutive_nodes
+from gpgmap_ros.closure.graph.odometry_chain import OdometryChain
 from gpgmap_ros.closure.graph.outlier_rejection import OutlierRejection
 from gpgmap_ros.closure.graph.pairwise_consistency import OdometryPoses
 from gpgmap_ros.closure.graph.pose_graph import PoseGraph
@@ -192,7 +193,8 @@ class ClosureGraph:
             self._graph.add_drive(node.id, node.T_odom_submap)
         else:
             T = inverse(before.T_odom_submap) @ node.T_odom_submap
-            covariance = self.drift.covariance(max(node.driven - before.driven, MIN_PATH))
+            chain = OdometryChain.of([before, node])
+            covariance = chain.covariance(before.T_odom_submap, node.T_odom_submap, self.drift)
             self._graph.add_odometry(before.id, node.id, T, covariance)
 
     def _solve(self, pairs: list[Pair]) -> None:
@@ -202,6 +204,8 @@ class ClosureGraph:
         if not self.nodes:
             return
         graph = self._graph
+        found = np.array([self.closures[pair].T_a_b for pair in pairs])
+        graph.tilt_std = estimate_tilt_std(self.drift.tilt_std, found)
         numbers = dict(zip(graph.replace_closures(self.closures[pair] for pair in pairs), pairs, strict=True))
         try:
             solution = graph.solve() if pairs else None

@@ -6,6 +6,7 @@ Minimised over the poses X of the submaps:
 
 with rho first of Huber, which pulls in a loop however far it is open, then of Cauchy from there, which lets go of a
 closure that the others contradict. A closure whose error stays beyond its chi-square limit is listed as an outlier.
+Frames that are aligned with gravity lean by no more than `tilt_std` (problem.py).
 
 Several drives (sessions, robots) may be in one graph. The first submap of the first drive stays where it is; a drive
 that closures join to it is moved to where they put it, and one that nothing joins yet stays where its odometry began.
@@ -50,11 +51,13 @@ class PoseGraph:
     """Submaps in the order they were made, odometry between them, closures across.
 
     solver: name of one in closure/graph/solvers.py; it is loaded when there is something to solve
+    tilt_std: radians by which frames may lean, where they are aligned with gravity; infinite where they are not
     Covariances are (6, 6) over (x, y, z, roll, pitch, yaw) as of a Registration.
     """
 
-    def __init__(self, solver: str = "sparse") -> None:
+    def __init__(self, solver: str = "sparse", tilt_std: float = np.inf) -> None:
         self._solver = solver
+        self.tilt_std = tilt_std
         self._poses: dict[int, Array] = {}
         self._drive_of: dict[int, int] = {}  # id of the first submap of a submap's drive
         self._odometry: list[PoseEdge] = []
@@ -192,6 +195,7 @@ class PoseGraph:
             Z=np.array([edge.T_target_source for edge in edges]).reshape(-1, 4, 4),
             covariance=local_covariances(edges),
             robust=np.arange(len(edges)) >= len(self._odometry),
+            tilt_std=self.tilt_std,
         )
 
     def _require(self, id: int) -> None:
