@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +35,25 @@ def flat_cells(grid: Grid, xy: Array) -> tuple[NDArray[np.int64], Mask]:
     index = np.floor((xy - np.array(grid.origin)) / grid.resolution).astype(np.int64)
     inside = (index >= 0).all(axis=1) & (index[:, 0] < grid.shape[1]) & (index[:, 1] < grid.shape[0])
     return np.where(inside, index[:, 1] * grid.shape[1] + index[:, 0], 0), inside
+
+
+def carry_over(values: NDArray[Any], old: Grid | None, grid: Grid) -> NDArray[Any]:
+    """Values of the cells of `old` at the same cells of `grid`, which has moved by whole cells; zero at the others."""
+    out = np.zeros(grid.shape, dtype=values.dtype)
+    if old is not None and old.resolution == grid.resolution:
+        shift = np.round((np.array(old.origin) - grid.origin) / grid.resolution).astype(int)
+        (new_x, old_x), (new_y, old_y) = (
+            overlap(new, before, int(by))
+            for new, before, by in zip(grid.shape[::-1], old.shape[::-1], shift, strict=True)
+        )
+        out[new_y, new_x] = values[old_y, old_x]
+    return out
+
+
+def overlap(new: int, old: int, by: int) -> tuple[slice, slice]:
+    """Common cells of two windows of `new` and `old` cells, the old one beginning at cell `by` of the new one."""
+    first, last = max(0, by), max(min(new, old + by), max(0, by))
+    return slice(first, last), slice(first - by, last - by)
 
 
 @compiled()
