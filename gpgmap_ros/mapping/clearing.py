@@ -70,7 +70,11 @@ class VisibilityClearing:
             count[supported] = 0
             count[passed & ~supported] += 1
         sure, likely = (count >= config.clouds for count in (self._clearly, self._perhaps))
-        cleared = binary_propagation(sure, structure=np.ones((3, 3)), mask=likely) if sure.any() else sure
+        cleared = (
+            binary_propagation(sure, structure=np.ones((3, 3), dtype=np.bool_), mask=likely)
+            if sure.any()
+            else sure
+        )
         self._clearly[cleared] = self._perhaps[cleared] = 0
         iy, ix = np.nonzero(cleared)
         centres = np.column_stack([grid.x[ix], grid.y[iy]])

@@ -209,7 +209,9 @@ class MappingPipeline:
         result = self._apply_gate(ground.xyz, variance, elevation_map)
         gone = np.concatenate([cleared, result.released])
         elevation_map.forget(gone)
-        xyz, variance = ground.xyz[result.passed], variance[result.passed]
+        xyz = ground.xyz
+        if not result.passed.all():
+            xyz, variance = xyz[result.passed], variance[result.passed]
         used = elevation_map.add(xyz, variance)
         self._stamp, self._drive_id = max(self._stamp, stamp), self._drive_id or self._new_drive_id(stamp)
         submap, error = self._add_to_submap(xyz, variance, gone, T_map_robot, stamp)
