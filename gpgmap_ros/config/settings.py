@@ -248,7 +248,12 @@ class ClearingConfig(Checked):
         4.0, "and than this many standard deviations of surface and ray", low=0.1, high=100.0, dynamic=True
     )
     rays: int = setting(
-        16384, "rays of a cloud that are followed, about", "rays", 1, 10_000_000, dynamic=True
+        16384,
+        "rays of a cloud that are followed, at most; those of a larger cloud take turns",
+        "rays",
+        1,
+        10_000_000,
+        dynamic=True,
     )
 
 

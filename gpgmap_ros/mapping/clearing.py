@@ -10,13 +10,16 @@ and contradicts it if
 where the second term allows for the shape of the ground within a cell and the third for what map and ray are uncertain
 by: at grazing angles a small error of the pose moves the ray through much ground. A cell is cleared when `clouds`
 clouds had rays through it and none of the points in it, of these clouds or between them, agreed with the surface. So
-are the cells around it, as far as they join, through which as many clouds had rays deeper than `tolerance` alone: the
-flanks of what is not there. The map then forgets all of its data in them, as in cells that the gate releases.
+are the cells around it, as far as they join, through which as many clouds had rays deeper than `tolerance` alone, then
+or later: the flanks of what is not there. The map then forgets all of its data in them, as in cells that the gate
+releases.
 
 There are no overhangs in an elevation map: under a bridge, the rays pass through what the map may show of its deck.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +32,9 @@ from gpgmap_ros.config import ClearingConfig
 from gpgmap_ros.mapping.cells import carry_over
 from gpgmap_ros.mapping.gate import PosteriorSnapshot
 
+STEP: Final = 0.75
+"""Cells from one look at a ray to the next: it may miss the corner of a cell, which the rays beside it do not."""
+
 
 class VisibilityClearing:
     """Remembers, for each cell of the map's present window, how many clouds have looked through it."""
@@ -36,8 +42,11 @@ class VisibilityClearing:
     def __init__(self, config: ClearingConfig) -> None:
         self.config = config
         self._grid: Grid | None = None
+        self._clouds = 0
         self._clearly: NDArray[np.int32] = np.zeros((0, 0), dtype=np.int32)
         self._perhaps: NDArray[np.int32] = np.zeros((0, 0), dtype=np.int32)
+        self._cleared: NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
+        """Cells that were cleared, and in which no point has agreed with the surface since."""
 
     @property
     def doubted(self) -> int:
@@ -58,9 +67,11 @@ class VisibilityClearing:
         known = posterior.mean[snapshot.known]
         if not known.size:
             return np.empty((0, 2))
+        stride = -(-len(xyz) // config.rays)
+        self._clouds += 1  # so that the rays that are followed take turns
         seen = np.zeros((3, *grid.shape), dtype=np.bool_)
         _look_through(
-            sensor, xyz, max(len(xyz) // config.rays, 1), float(known.max()),
+            sensor, xyz, (stride, self._clouds % max(stride, 1)), float(known.max()),
             (*posterior.grid.origin, posterior.grid.resolution), snapshot.known,
             posterior.mean, posterior.variance, posterior.gradient,
             (*grid.origin, grid.resolution), (config.tolerance, config.threshold, *ray_std), seen,
@@ -70,11 +81,11 @@ class VisibilityClearing:
             count[supported] = 0
             count[passed & ~supported] += 1
         sure, likely = (count >= config.clouds for count in (self._clearly, self._perhaps))
-        cleared = (
-            binary_propagation(sure, structure=np.ones((3, 3), dtype=np.bool_), mask=likely)
-            if sure.any()
-            else sure
-        )
+        self._cleared &= ~supported
+        seeds = sure | self._cleared
+        around = np.ones((3, 3), dtype=np.bool_)
+        cleared = binary_propagation(seeds, structure=around, mask=seeds | likely) & (sure | likely)
+        self._cleared |= cleared
         self._clearly[cleared] = self._perhaps[cleared] = 0
         iy, ix = np.nonzero(cleared)
         centres = np.column_stack([grid.x[ix], grid.y[iy]])
@@ -86,16 +97,17 @@ class VisibilityClearing:
         if grid != self._grid:
             self._clearly = carry_over(self._clearly, self._grid, grid)
             self._perhaps = carry_over(self._perhaps, self._grid, grid)
+            self._cleared = carry_over(self._cleared, self._grid, grid)
             self._grid = grid
 
 
 @compiled()
 def _look_through(  # type: ignore[no-untyped-def]
-    sensor, xyz, stride, top, at, known, mean, variance, gradient, window, limits, seen
+    sensor, xyz, rays, top, at, known, mean, variance, gradient, window, limits, seen
 ):
     """Mark cells with points that agree (seen[0]), rays through them (1), rays deeper than the tolerance (2).
 
-    stride: every so manieth ray is followed; top: the highest of the surface
+    rays: every so manieth is followed, and the first of them; top: the highest of the surface
     at, window: x and y of the corner and edge of the cells, of the surface and of the map's window
     limits: tolerance, threshold, standard deviation of the rays' height and of their direction
     """
@@ -111,14 +123,14 @@ def _look_through(  # type: ignore[no-untyped-def]
             limit = _limit(j, i, far, edge, mean, variance, gradient, limits)
             if mean[j, i] - xyz[n, 2] <= limit:
                 supported[m, k] = True
-        if n % stride or length < edge:
+        if n % rays[0] != rays[1] or length < edge:
             continue
         begin = 0.0
         if sensor[2] > top:  # nothing to meet before the ray is as low as the highest ground
             if d_z >= 0.0:
                 continue
             begin = (top - sensor[2]) / d_z
-        steps = int(length / (0.5 * edge))
+        steps = int(length / (STEP * edge)) + 1
         last_j, last_i = -1, -1
         for step in range(int(begin * steps), steps):
             share = (step + 0.5) / steps
