@@ -32,6 +32,8 @@ MIN_SPREAD = 2.0
 OVERLAP_FACTOR = 0.6
 """Of `min_overlap`, from which on poses are looked for: weighed cell by cell, a right one may share less than it seemed
 to. What little ground can tell is in the probability."""
+MAX_DETAIL_SLOPE = 0.7
+"""Of a map of ground, as a gradient: 35 degrees, at which soil comes to rest. Measured on ground: 0.02 to 0.18."""
 MIN_RATIO = 0.4
 """Of lambda_g to lambda_z."""
 NATS_PER_NOISE = 20.0
@@ -84,6 +86,17 @@ def relief_objection(slope_variance: float, error_variance: float) -> str:
     if slope_variance <= max(MIN_SPREAD * 2.0 * error_variance, 1e-10):
         return "the map is flat: its slopes hardly differ by more than their own uncertainty"
     return ""
+
+
+def canopy_objection(detail: float) -> str:
+    """detail: median slope that changes from cell to cell (registration/canopy.py)"""
+    if not detail > MAX_DETAIL_SLOPE:
+        return ""
+    angle = np.degrees(np.arctan(detail))
+    return (
+        f"the map is no ground: its slopes change by {angle:.0f} deg within a few cells, as those of tree crowns do;"
+        " use filter.lowest_surface"
+    )
 
 
 # ------------------------------------------------ 2. the pair
