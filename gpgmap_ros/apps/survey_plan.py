@@ -44,16 +44,20 @@ class Plan:
 
 def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
     """Estimate the settings that are not `given` (names) from a sample of the points."""
-    sample = read_sample(sources)
     counts = [source.count for source in sources]
     points = None if None in counts else sum(count or 0 for count in counts)
+    return plan_sample(read_sample(sources), points, list_names(sources), config, given)
+
+
+def plan_sample(sample: Array, points: int | None, names: str, config: Config, given: set[str]) -> Plan:
+    """The same from a sample (N, 3). points: in all files, None where unknown; names: of the files, for messages"""
     density = (points or len(sample)) / ground_area(sample)
     changes: dict[str, float] = {}
     guesses = []
     if "mapping.resolution" not in given:
         if np.ptp(sample[:, :2], axis=0).min() <= 0.0:
             raise SurveyError(
-                f"{list_names(sources)}: the points lie on a line or at one place, so that no cells can be chosen:"
+                f"{names}: the points lie on a line or at one place, so that no cells can be chosen:"
                 " give them, as in --set mapping.resolution=1"
             )
         changes["mapping.resolution"] = round_up(1.0 / np.sqrt(density))
@@ -90,11 +94,14 @@ def read_sample(sources: list[PointSource]) -> Array:
             empty.append(error)
     if not found:
         raise empty[0]
-    sample = np.concatenate(found)
-    del found
+    return clean_sample(np.concatenate(found), list_names(sources))
+
+
+def clean_sample(sample: Array, names: str) -> Array:
+    """A sample (N, 3) without points far from all others. SurveyError where they are too few. names: of the files"""
     if len(sample) < MIN_POINTS:
         raise SurveyError(
-            f"{list_names(sources)}: only {len(sample)} points that can be used: a map needs {MIN_POINTS} at least"
+            f"{names}: only {len(sample)} points that can be used: a map needs {MIN_POINTS} at least"
             " (of LAS files, see --class)"
         )
     far = outlying_points(np.ascontiguousarray(sample[:, :2]))

@@ -28,11 +28,11 @@ class MappingConfig(Checked):
         dynamic=True,
     )
     kernel: str = setting(
-        "rbf",
-        "prior over heights: rbf is smooth; matern52 and, more so, matern32 follow rocks and breaks and are less "
-        "certain between the points; submaps and the global map made of them always use rbf, because the evidence "
+        "matern54",
+        "prior over heights: rbf is smooth; matern52, matern32 and, most, matern54 follow rocks and breaks and are "
+        "less certain between the points; submaps and the global map made of them always use rbf, because the evidence "
         "for loop closures was measured on such maps",
-        choices=("rbf", "matern52", "matern32"),
+        choices=("rbf", "matern52", "matern32", "matern54"),
     )
     length_scale: float = setting(
         0.5,
@@ -49,13 +49,26 @@ class MappingConfig(Checked):
         low=3.0,
         high=1000.0,
     )
+    rough_relief: float = setting(
+        10.0,
+        "relief of the matern kernels: standard deviation of the heights before any data; with learn_noise only the "
+        "noise relative to it counts, and that is learned",
+        "cells",
+        low=0.01,
+        high=1e5,
+    )
     relief_std: float = setting(
-        1.0, "standard deviation of the heights around their mean, before any data", "m", low=1e-4, high=1e4
+        1.0,
+        "standard deviation of the heights around their mean, before any data, of kernel rbf",
+        "m",
+        low=1e-4,
+        high=1e4,
     )
     learn_noise: bool = setting(
-        False,
-        "learn by place how far points scatter about the surface (grass, gravel, rock), weight them by it, and make "
-        "the layer noise_variance; the stated noise is where learning starts; submaps use the stated noise",
+        True,
+        "learn how large noise is against relief, and by place (grass, gravel, rock) how far points and surface are "
+        "from what the map states; makes the layer noise_variance; the stated noise is where learning starts; submaps "
+        "use the stated noise",
     )
     finest_std: float = setting(
         0.003,
@@ -424,6 +437,62 @@ class LidarConfig(Checked):
 
 
 @dataclass(frozen=True)
+class LocalizationConfig(Checked):
+    """Localisation in a saved map: the pose in it is found without a guess, and followed."""
+
+    group: ClassVar[str] = "localization."
+
+    map: str = setting("", "folder of the run to localise in (empty: a new map is made)")
+    update: bool = setting(
+        False,
+        "let the saved map grow: finished submaps and closures are added to its folder; else it is only read",
+    )
+    step: float = setting(
+        5.0, "way after which the submap that is being made is compared with the map", "m", 0.1, 1000.0
+    )
+    probability: float = setting(
+        0.99, "a pose is believed when it is at least this probable", low=0.5, high=0.999999
+    )
+    lost_after: float = setting(
+        40.0,
+        "way without recognising the map, where it should be, after which the pose is given up",
+        "m",
+        low=1.0,
+        high=1e5,
+    )
+
+
+@dataclass(frozen=True)
+class ImuConfig(Checked):
+    """An IMU: the vertical of the map, turns within and between scans. Used where there is one."""
+
+    group: ClassVar[str] = "imu."
+
+    enabled: bool = setting(True, "use the topic `imu` (sensor_msgs/Imu)")
+    max_tilt: float = setting(
+        15.0,
+        "clouds are refused where the IMU says that the frame of the map is tilted by more against gravity",
+        "deg",
+        low=1.0,
+        high=180.0,
+    )
+
+
+@dataclass(frozen=True)
+class GpsConfig(Checked):
+    """GPS: where the map lies on the earth. Used where there is one; it never bends the map."""
+
+    group: ClassVar[str] = "gps."
+
+    enabled: bool = setting(True, "use the topic `gps/fix` (sensor_msgs/NavSatFix)")
+    publish_tf: bool = setting(
+        False,
+        "publish `gps.frame` -> `closure.frame` on /tf once the map is georeferenced: only one node may do that",
+    )
+    frame: str = setting("earth", "frame of the earth (ECEF, REP-105) for that transform")
+
+
+@dataclass(frozen=True)
 class Config(Checked):
     """All settings. Groups are nested; the settings outside a group belong to the node."""
 
@@ -471,6 +540,9 @@ class Config(Checked):
     closure: ClosureConfig = field(default_factory=ClosureConfig)
     drive: DriveConfig = field(default_factory=DriveConfig)
     lidar: LidarConfig = field(default_factory=LidarConfig)
+    localization: LocalizationConfig = field(default_factory=LocalizationConfig)
+    imu: ImuConfig = field(default_factory=ImuConfig)
+    gps: GpsConfig = field(default_factory=GpsConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -483,6 +555,7 @@ class Config(Checked):
                 f"closure.publish_tf needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
                 "let map_frame be the frame of the odometry, as in 'odom'"
             )
+        self._check_localization()
         if self.lidar.publish_tf and self.pose_source != "lidar":
             raise ConfigError(
                 f"lidar.publish_tf needs pose_source 'lidar', and it is '{self.pose_source}': these poses are on the"
@@ -494,3 +567,21 @@ class Config(Checked):
                 f"submap.size ({self.submap.size} m) is smaller than one of its cells ({cell} m): "
                 "lower submap.resolution or mapping.resolution"
             )
+
+    def _check_localization(self) -> None:
+        wanted = self.localization
+        if wanted.update and not wanted.map:
+            raise ConfigError("localization.update needs localization.map: name the run that is to grow")
+        if not wanted.map:
+            return
+        if self.closure.frame == self.map_frame:
+            raise ConfigError(
+                f"localization.map needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
+                "let map_frame be the frame of the odometry, as in 'odom'"
+            )
+        if self.closure.publish_tf:
+            raise ConfigError(
+                "closure.publish_tf and localization.map both publish the map's frame: unset one"
+            )
+        if wanted.update and self.map_folder:
+            raise ConfigError("localization.update writes to localization.map: leave map_folder empty")

@@ -129,6 +129,29 @@ def _pose_height_variance(beams, gradient, covariance, J, out):  # type: ignore[
         out[n] = max(total, 0.0)
 
 
+@dataclass(frozen=True)
+class CommonError:
+    """What points have in common: the error of a pose moves all of a cloud, and their scatter does not show it.
+
+    share: of the stated variances that stands for it, as a mean over the points
+    variance: of that error itself, likewise; count: number of points
+    """
+
+    share: float = 0.0
+    variance: float = 0.0
+    count: int = 0
+
+    def joined(self, other: CommonError) -> CommonError:
+        """That of the points of both."""
+        count = self.count + other.count
+        weight = other.count / max(count, 1)
+        return CommonError(
+            self.share + weight * (other.share - self.share),
+            self.variance + weight * (other.variance - self.variance),
+            count,
+        )
+
+
 def shared_variance(variance: Array, patch: NDArray[np.integer]) -> Array:
     """An error that all points of a patch have in common, as variances (N,) of points that are fused as if independent.
 

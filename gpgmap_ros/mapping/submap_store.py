@@ -85,6 +85,10 @@ class SubmapStore:
         """All submaps, oldest first."""
         return [self._infos[id] for id in sorted(self._infos)]
 
+    def sessions(self) -> dict[int, int]:
+        """The session of each submap, by its number."""
+        return {id: info.session for id, info in list(self._infos.items())}
+
     def add(self, submap: Submap) -> SubmapInfo:
         """Write a submap; it is on the disk when this returns. OSError where that fails: then nothing has changed."""
         path = self._path(submap.id)

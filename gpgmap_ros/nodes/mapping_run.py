@@ -10,6 +10,7 @@ from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.nodes.cloud_intake import CloudIntake
 from gpgmap_ros.nodes.guarded_node import GuardedNode
 from gpgmap_ros.nodes.health import Warnings
+from gpgmap_ros.nodes.localizing import Localizing
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.odometry_tf import OdometryTf
 from gpgmap_ros.nodes.outputs import MapPublishers
@@ -50,6 +51,10 @@ class MappingRun:
             raise
 
     def _start_loop(self, config: Config, outputs: MapPublishers, reject: Callable[[], str]) -> None:
+        self.localizing: Localizing | None = None
+        if config.localization.map:
+            self.localizing = Localizing(self._node, config, self._warnings)
+            config = loop_config(config)
         self.results = ResultPublisher(self._node, outputs, config.map_frame, self._metrics, self._warnings)
         poses = PoseQueue(
             self.inputs.source, config.transform_timeout, time.monotonic_ns, deskew=config.deskew
@@ -75,7 +80,7 @@ class MappingRun:
         if isinstance(self.slam.closures, ClosureProcess):
             store = self.slam.mapping.submaps
             closing = LoopClosing(
-                self._node, config, self.slam.closures, reject, self._metrics, self._warnings
+                self._node, config, self.slam.closures, reject, self._metrics, self._warnings, store
             )
             self.results.closing = closing
             if store is not None and len(store):
@@ -103,7 +108,7 @@ class MappingRun:
         """Forget the map and the poses between two steps of the worker."""
         with self.worker.between_steps():
             self.slam.reset("reset")
-            self.results.invalidate_map()
+            self.results.forget_map()
             self._intake.order.restart()
             self._metrics.count("resets")
             self._node.get_logger().warning(f"map reset: {why}")
@@ -126,13 +131,18 @@ class MappingRun:
 
     def end(self, ended_by: str) -> None:
         """End the submap that is being made, and wait until all that have ended are stored and sent."""
+        self.results.stop_sending()
         if self.results.closing is not None:
             self.results.closing.stop()  # what it has not compared it will find in the folder
+        if self.localizing is not None:
+            self.localizing.stop()
         self.slam.end(ended_by, wait_for_closures=False)
 
     def destroy(self) -> None:
         if self._odometry_tf is not None:
             self._odometry_tf.destroy()
+        if self.localizing is not None:
+            self.localizing.destroy()
         self.results.destroy()
         self.inputs.destroy()
 
@@ -147,6 +157,8 @@ class MappingRun:
         self._warn_of_skew(outcome)
         if self._odometry_tf is not None:
             self._odometry_tf.publish(outcome)
+        if self.localizing is not None:
+            self.localizing.add(outcome, self.slam.mapping)
         report = outcome.report
         self._metrics.count("points used", report.used)
         self._metrics.count("points filtered", report.filtered - report.held)
@@ -175,6 +187,17 @@ class MappingRun:
         """Count a cloud that is not used, and warn of it."""
         self._metrics.drop_cloud(reason)
         self._warnings.warn(f"dropped {reason}", f"cloud dropped ({reason}): {text}")
+
+
+def map_folder_of(config: Config) -> str:
+    """The folder that a run of the node writes to: a saved map that grows, or the map folder."""
+    return config.localization.map if config.localization.update else config.map_folder
+
+
+def loop_config(config: Config) -> Config:
+    """The settings of the loop of a robot that is localised: it closes loops only where the saved map grows."""
+    grows = config.localization.update
+    return with_settings(config, {"closure.enabled": grows, "map_folder": map_folder_of(config)})
 
 
 def why_unused(report: CloudReport) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from gpgmap_ros.mapping.cells import cell_ids
 from gpgmap_ros.mapping.filters import select_ground
 from gpgmap_ros.mapping.gate import GateResult, InnovationGate, PosteriorSnapshot
 from gpgmap_ros.mapping.map_file import LoadedMap, load_map, save_map
-from gpgmap_ros.mapping.model import warm_up
+from gpgmap_ros.mapping.model import warm_up, with_model_of
 from gpgmap_ros.mapping.noise import (
+    CommonError,
     check_pose_covariance,
     height_variance,
     pose_height_variance,
@@ -152,7 +154,7 @@ class MappingPipeline:
         self._config = config
         self._gate.config = config.gate
         if self._map is not None:
-            self._map.config = config.mapping
+            self._map.config = with_model_of(config.mapping, self._map.config)
         if self._submap is not None:
             self._submap.config = config
 
@@ -198,11 +200,11 @@ class MappingPipeline:
 
         ground = select_ground(points_sensor, T_map_sensor, T_base_sensor, self._config.filter)
         elevation_map, moved = self._map_around(T_map_robot[:3, 3])
-        variance = self._variance(ground.xyz, T_map_sensor[:3, 3], covariance)
+        variance, common = self._variance(ground.xyz, T_map_sensor[:3, 3], covariance)
         result = self._apply_gate(ground.xyz, variance, elevation_map)
         elevation_map.forget(result.released)
         xyz, variance = ground.xyz[result.passed], variance[result.passed]
-        used = elevation_map.add(xyz, variance)
+        used = elevation_map.add(xyz, variance, common)
         self._stamp, self._drive_id = max(self._stamp, stamp), self._drive_id or self._new_drive_id(stamp)
         submap, error = self._add_to_submap(xyz, variance, result.released, T_map_robot, stamp)
         return CloudReport(
@@ -230,6 +232,10 @@ class MappingPipeline:
         submap = self._finish(EndedSubmap(builder, ended_by)) if builder else None
         self._store(submap)
         return submap
+
+    def copy_submap(self) -> SubmapBuilder | None:
+        """The submap that is being made as it is now, to be solved elsewhere; None before its first cloud."""
+        return copy.deepcopy(self._submap)
 
     def end_submap(self, ended_by: str) -> tuple[Submap | None, str]:
         """End the submap that is being made as its limits do: `later` takes it, or it is completed now (see there)."""
@@ -319,7 +325,7 @@ class MappingPipeline:
             return self._map, False
         return self._map, self._config.mapping.rolling and self._map.follow(robot)
 
-    def _variance(self, xyz: Array, sensor: Array, covariance: Array | None) -> Array:
+    def _variance(self, xyz: Array, sensor: Array, covariance: Array | None) -> tuple[Array, CommonError]:
         """Noise of each point's height, and of the cloud: what its points have in common must not average out."""
         config = self._config.noise
         beams = xyz - sensor
@@ -328,7 +334,11 @@ class MappingPipeline:
         if covariance is not None:
             common += pose_height_variance(beams, gradient, covariance)
         patch = cell_ids(xyz[:, :2], self._config.mapping.length_scale)
-        return height_variance(beams, gradient, config) + shared_variance(common, patch)
+        shared = shared_variance(common, patch)
+        total = height_variance(beams, gradient, config) + shared
+        if not len(xyz):
+            return total, CommonError()
+        return total, CommonError(float(np.mean(shared / total)), float(common.mean()), len(xyz))
 
     def _apply_gate(self, xyz: Array, variance: Array, elevation_map: ElevationMap) -> GateResult:
         """Compare with a surface that is not too old; without gate or surface all points pass."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpgmap_ros.closure.registration.map_check import check_fields, check_map
 from gpgmap_ros.closure.registration.registration_map import FIELDS, RegistrationMap
@@ -35,13 +34,13 @@ class DatabaseError(RuntimeError):
 
 def write_database(path: Path, maps: Mapping[SubmapKey, RegistrationMap]) -> None:
     """Write the maps atomically; keys become texts. DatabaseError where the disk refuses."""
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, Any] = {}
     for k, map_ in enumerate(maps.values()):
         arrays |= {f"{k}/{name}": getattr(map_, name) for name in ARRAYS}
         arrays[f"{k}/numbers"] = np.array([getattr(map_, name) for name in NUMBERS])
     arrays[NAMES] = np.frombuffer(json.dumps([str(key) for key in maps]).encode(), dtype=np.uint8)
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    np.savez(buffer, **arrays)
     content = buffer.getbuffer()
     header = HEADER.pack(VERSION, len(content), hashlib.sha256(content).digest())
     try:

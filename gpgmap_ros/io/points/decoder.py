@@ -49,10 +49,13 @@ class LasDecoder:
         return dict(json.loads(content))
 
     def points(
-        self, path: Path, stride: int, classes: tuple[int, ...] | None
+        self, path: Path, classes: tuple[int, ...] | None, **places: int | None
     ) -> Iterator[NDArray[np.float64]]:
-        """See `las_decoding.decode_points`. DecoderFailed where the file turns out to be damaged."""
-        request = {"do": "read", "path": str(path.resolve()), "stride": stride, "classes": classes}
+        """See `las_decoding.decode_points`; places: those of `las_decoding.Places` that are not the default.
+
+        DecoderFailed where the file turns out to be damaged.
+        """
+        request = {"do": "read", "path": str(path.resolve()), "classes": classes, "places": places}
         for content in self._answers(request):
             yield np.frombuffer(content, dtype=np.float64).reshape(-1, 3)
 
