@@ -8,6 +8,7 @@ from collections.abc import Callable
 from gpgmap_ros.compilation import compilation_told
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.nodes.cloud_intake import CloudIntake
+from gpgmap_ros.nodes.georeferencing import Georeferencing
 from gpgmap_ros.nodes.guarded_node import GuardedNode
 from gpgmap_ros.nodes.health import Warnings
 from gpgmap_ros.nodes.localizing import Localizing
@@ -39,6 +40,7 @@ class MappingRun:
         warnings: Warnings,
     ) -> None:
         self._node, self._metrics, self._warnings = node, metrics, warnings
+        self._said: set[str] = set()
         with compilation_told(node.get_logger().info):
             MappingPipeline(with_settings(config, {"map_folder": ""})).warm_up()
         self.inputs = PoseInputs(node, warnings, config)
@@ -87,6 +89,10 @@ class MappingRun:
             self.results.closing = closing
             if store is not None and len(store):
                 closing.start(len(store))
+        if config.gps.enabled:
+            self.results.georeferencing = Georeferencing(
+                self._node, config, self.inputs.source, self._warnings
+            )
 
     # ------------------------------------------------ in the executor's thread
 
@@ -159,6 +165,9 @@ class MappingRun:
         self._warn_of_skew(outcome)
         if self._odometry_tf is not None:
             self._odometry_tf.publish(outcome)
+        if self.results.georeferencing is not None:
+            self.results.georeferencing.publish_pose(outcome)
+        self._say_notes()
         if self.localizing is not None:
             self.localizing.add(outcome, self.slam.mapping)
         report = outcome.report
@@ -173,6 +182,13 @@ class MappingRun:
         self.results.invalidate_map()
         self._metrics.count("clouds used")
         return True
+
+    def _say_notes(self) -> None:
+        """What the pose source has found out, such as where its vertical comes from, once each."""
+        for text in self.inputs.source.notes():
+            if text not in self._said:
+                self._said.add(text)
+                self._node.get_logger().info(text)
 
     def _warn_of_skew(self, step: Step) -> None:
         topic = step.cloud.topic
