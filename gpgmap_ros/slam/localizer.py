@@ -277,8 +277,13 @@ class Localizer:
         return confirmed
 
     def _matching(self, measurement: Measurement, items: Iterable[Hypothesis]) -> Hypothesis | None:
-        """The hypothesis that says the same, the nearest of several."""
-        near = [(measurement.belief.mahalanobis_sq(item.before or item.belief), item) for item in items]
+        """The hypothesis that says the same, the nearest of several.
+
+        Submaps of the map that overlap may disagree by the drift of the odometry from one to the other.
+        """
+        bend = self._drift.covariance(max(self._piece.radius if self._piece else 0.0, MIN_WAY))
+        tolerant = PoseBelief(measurement.belief.T, measurement.belief.covariance + bend)
+        near = [(tolerant.mahalanobis_sq(item.before or item.belief), item) for item in items]
         distance, item = min(near, key=lambda pair: pair[0], default=(np.inf, None))
         return item if distance <= SAME_POSE else None
 
