@@ -72,7 +72,7 @@ def test_maps_must_have_layers_cells_and_relief(world: World) -> None:
     assert gates.size_objection(wide, CONFIG) == ""
     assert "too narrow" in gates.size_objection(narrow, CONFIG)
     assert "9 well observed cells, 100 are needed" in gates.size_objection(np.ones((3, 3), bool), CONFIG)
-    assert "flat" in gates.relief_objection(0.003, 0.001)
+    assert "flat" in gates.relief_objection(0.0008, 0.001)
     assert gates.relief_objection(0.005, 0.001) == ""
 
 
