@@ -38,6 +38,7 @@ EIGHT = np.ones((3, 3), dtype=bool)
 @dataclass(frozen=True, eq=False)
 class NullModel:
     """index: (cells,) of the compared cells in the flattened map; difference: (cells,) after the alignment
+    motion: (6,) that the fit found, about `centre`; operator: the fit, for draws of the error
     std: (cells,) scale of the error; normal: (rows, columns) normal scores of the differences, 0 where not compared
     stable: (rows, columns) cells that the model was estimated from
     tails: (sigma, nu) of the averaged normal scores, by `SCALES`
@@ -69,7 +70,7 @@ class _Cells:
     extent: float
 
     @classmethod
-    def of(cls, common: CommonCells, align: bool) -> _Cells:
+    def of(cls, common: CommonCells) -> _Cells:
         compared = common.compared
         index = np.flatnonzero(compared)
         y, x = np.divmod(index, compared.shape[1])
@@ -77,7 +78,7 @@ class _Cells:
         height = 0.5 * (common.before + common.after)[compared]
         centre = np.array([*xy.mean(axis=0), height.mean()])
         gradient = common.gradients.mean(axis=0)[:, compared].T
-        jacobian = make_jacobian(xy - centre[:2], height - centre[2], gradient) * float(align)
+        jacobian = make_jacobian(xy - centre[:2], height - centre[2], gradient)
         covariates = np.stack([
             common.variance[compared],
             np.ones(len(index)),
@@ -96,11 +97,14 @@ class _Cells:
 
 
 def estimate_null(common: CommonCells, rng: np.random.Generator, align: bool = True) -> NullModel:
-    """The error model of two maps. align: remove the rigid motion between them"""
-    cells = _Cells.of(common, align)
+    """The error model of two maps.
+
+    align: remove the rigid motion between them; else the frames are taken as exact, and the motion as change
+    """
+    cells = _Cells.of(common)
     d = cells.difference
     stable = np.ones(d.size, dtype=bool)
-    r = d - np.median(d) if align else d
+    r = d - np.median(d)
     scale = ErrorScale(np.zeros(4), ROBUST_NU)
     std = np.full(d.size, max(float(np.median(np.abs(r))) / 0.6745, 1e-9))
     for last in [False] * ROUNDS + [True]:
@@ -119,6 +123,9 @@ def estimate_null(common: CommonCells, rng: np.random.Generator, align: bool = T
     tails = tuple(fit_tail(average(normal, common.compared, sigma)[mask], rng) for sigma in SCALES)
     correlation = estimate_correlation(normal, mask)
     motion = operator.motion(d)
+    if not align:
+        r, operator = d, operator.without_effect()
+        normal = cells.image(scale.normal_scores(r / std))
     return NullModel(
         cells.index, r, motion, cells.centre, operator, scale, std, normal, mask, tails, correlation
     )

@@ -9,6 +9,7 @@ closure_server     loop closures as requests and answers (closure_messages), whe
 closure_updates    what changed in the pose graph; graph_view puts it together again where it is received
 drives             the drives of a run, and which of them closures join; trajectory: their poses
 global_map         one map of all submaps, under corrected poses
+comparison         what changed between two runs, maps or point clouds
 metrics            counts, durations and warnings of a run
 
 A *drive* is a stretch of poses in one odometry frame. It ends where no motion leads from one pose to the next (a gap of
@@ -17,9 +18,19 @@ its first cloud. Drives that closures join are in one frame and make up a *part*
 the program: a node from configure to cleanup, or one replay. A map folder keeps the drives of several runs.
 """
 
+from gpgmap_ros.slam.comparison import compare
 from gpgmap_ros.slam.executors import Executors
 from gpgmap_ros.slam.loop import Slam, SlamListener, Step
 from gpgmap_ros.slam.mapping_pipeline import CloudReport, MappingPipeline
 from gpgmap_ros.slam.trajectory import Trajectory
 
-__all__ = ["CloudReport", "Executors", "MappingPipeline", "Slam", "SlamListener", "Step", "Trajectory"]
+__all__ = [
+    "CloudReport",
+    "Executors",
+    "MappingPipeline",
+    "Slam",
+    "SlamListener",
+    "Step",
+    "Trajectory",
+    "compare",
+]
