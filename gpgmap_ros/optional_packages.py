@@ -6,10 +6,13 @@ PURPOSES = {
     "rosbags": "to read and write recordings",
     "apsw": "to read recordings",
     "small_gicp": "for LiDAR odometry (pose_source: lidar)",
+    "pyproj": "to georeference maps by GPS",
+    "dask": "for surveys on several processes or machines (the extra `survey`)",
+    "distributed": "for surveys on several processes or machines (the extra `survey`)",
 }
 """Top-level module, and what it is needed for. laspy, gtsam and rerun are not here: their one importer names them."""
 
-DISTRIBUTIONS = {"apsw": "rosbags"}
+DISTRIBUTIONS = {"apsw": "rosbags", "dask": "distributed"}
 """Where the package that brings a module has another name."""
 
 

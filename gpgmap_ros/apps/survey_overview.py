@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,9 +31,7 @@ class Overview:
 
     def __init__(self, grid: Grid) -> None:
         rows, columns = grid.shape
-        self.factor = 1
-        while rows * columns / self.factor**2 > MOST_CELLS:
-            self.factor *= 2
+        self.factor = overview_factor(grid)
         shape = (-(-rows // self.factor), -(-columns // self.factor))
         self.grid = Grid(grid.origin, shape, grid.resolution * self.factor)
         self.layers: dict[str, NDArray[np.float32]] = {
@@ -44,22 +44,15 @@ class Overview:
         return np.nan_to_num(self.layers[CERTAIN])
 
     def add(self, part: GPGMap, rows: slice, columns: slice) -> None:
-        """Add a window of the map. One need not begin at a whole square: what both sides know is averaged in order."""
-        pad = rows.start % self.factor
-        for name, whole in self.layers.items():
-            layer = self._values(part, name)
-            if pad:
-                layer = np.vstack([np.full((pad, layer.shape[1]), np.nan, dtype=np.float32), layer])
-            small = shrunk(layer, self.factor)
-            y, x = rows.start // self.factor, columns.start // self.factor
-            there = whole[y : y + small.shape[0], x : x + small.shape[1]]
-            there[...] = np.where(np.isfinite(small), small, there)
+        """Add a window of the map."""
+        self.place(shrink_window(part, rows, self.factor), rows, columns)
 
-    @staticmethod
-    def _values(part: GPGMap, name: str) -> NDArray[np.float32]:
-        if name == SHADE:
-            return relief_shade(part["gradient_x"], part["gradient_y"])
-        return certainty(part) if name == CERTAIN else layer_values(part, name)
+    def place(self, small: Mapping[str, NDArray[np.float32]], rows: slice, columns: slice) -> None:
+        """Add what `shrink_window` made of a window. Where two share a square, the one placed last counts."""
+        y, x = rows.start // self.factor, columns.start // self.factor
+        for name, layer in small.items():
+            there = self.layers[name][y : y + layer.shape[0], x : x + layer.shape[1]]
+            there[...] = np.where(np.isfinite(layer), layer, there)
 
     def write_pictures(self, folder: RunFolder) -> None:
         """One PNG for each layer of the report."""
@@ -68,3 +61,29 @@ class Overview:
             if STYLES[name].shaded:
                 pixels = shade_pixels(pixels, self.layers[SHADE], certain=self.certainty)
             png(pixels, folder.layers / f"{name}.png")
+
+
+def overview_factor(grid: Grid) -> int:
+    """Cells along a square of the overview of a map, so that it has few enough of them."""
+    factor = 1
+    while grid.shape[0] * grid.shape[1] / factor**2 > MOST_CELLS:
+        factor *= 2
+    return factor
+
+
+def shrink_window(part: GPGMap, rows: slice, factor: int) -> dict[str, NDArray[np.float32]]:
+    """Means over squares of a window, which need not begin with a whole square. rows: of the whole map"""
+    pad = rows.start % factor
+    small = {}
+    for name in (*reported_layers(), SHADE, CERTAIN):
+        layer = _values(part, name)
+        if pad:
+            layer = np.vstack([np.full((pad, layer.shape[1]), np.nan, dtype=np.float32), layer])
+        small[name] = shrunk(layer, factor)
+    return small
+
+
+def _values(part: GPGMap, name: str) -> NDArray[np.float32]:
+    if name == SHADE:
+        return relief_shade(part["gradient_x"], part["gradient_y"])
+    return certainty(part) if name == CERTAIN else layer_values(part, name)

@@ -10,6 +10,7 @@ from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.points import NoPointsError, PointSource
 from gpgmap_ros.mapping.cells import cell_ids
+from gpgmap_ros.mapping.model import is_rough
 from gpgmap_ros.mapping.outliers import height_limits, outlying_points
 from gpgmap_ros.mapping.survey import Trend, trend_of
 
@@ -44,16 +45,20 @@ class Plan:
 
 def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
     """Estimate the settings that are not `given` (names) from a sample of the points."""
-    sample = read_sample(sources)
     counts = [source.count for source in sources]
     points = None if None in counts else sum(count or 0 for count in counts)
+    return plan_sample(read_sample(sources), points, list_names(sources), config, given)
+
+
+def plan_sample(sample: Array, points: int | None, names: str, config: Config, given: set[str]) -> Plan:
+    """The same from a sample (N, 3). points: in all files, None where unknown; names: of the files, for messages"""
     density = (points or len(sample)) / ground_area(sample)
     changes: dict[str, float] = {}
     guesses = []
     if "mapping.resolution" not in given:
         if np.ptp(sample[:, :2], axis=0).min() <= 0.0:
             raise SurveyError(
-                f"{list_names(sources)}: the points lie on a line or at one place, so that no cells can be chosen:"
+                f"{names}: the points lie on a line or at one place, so that no cells can be chosen:"
                 " give them, as in --set mapping.resolution=1"
             )
         changes["mapping.resolution"] = round_up(1.0 / np.sqrt(density))
@@ -63,13 +68,15 @@ def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
     resolution = changes.get("mapping.resolution", config.mapping.resolution)
     if "mapping.length_scale" not in given:
         changes["mapping.length_scale"] = CELLS_PER_SCALE * resolution
-        guesses.append(f"length scale {changes['mapping.length_scale']:g} m: {CELLS_PER_SCALE:g} cells")
+        if not is_rough(config.mapping):
+            guesses.append(f"length scale {changes['mapping.length_scale']:g} m: {CELLS_PER_SCALE:g} cells")
     scale = changes.get("mapping.length_scale", config.mapping.length_scale)
     trend = trend_of(sample, max(TREND_SCALES * scale, coarsest_edge(sample)))
     rest = sample[:, 2] - trend.at(np.ascontiguousarray(sample[:, :2]))
     if "mapping.relief_std" not in given:
         changes["mapping.relief_std"] = max(round(float(np.std(rest)), 3), 0.05)
-        guesses.append(f"relief {changes['mapping.relief_std']:g} m: standard deviation around the trend")
+        if not is_rough(config.mapping):
+            guesses.append(f"relief {changes['mapping.relief_std']:g} m: standard deviation around the trend")
     if "noise.height_std" not in given:
         rough = roughness(sample, resolution)
         changes["noise.height_std"] = max(round(rough, 3), config.noise.height_std)
@@ -90,11 +97,14 @@ def read_sample(sources: list[PointSource]) -> Array:
             empty.append(error)
     if not found:
         raise empty[0]
-    sample = np.concatenate(found)
-    del found
+    return clean_sample(np.concatenate(found), list_names(sources))
+
+
+def clean_sample(sample: Array, names: str) -> Array:
+    """A sample (N, 3) without points far from all others. SurveyError where they are too few. names: of the files"""
     if len(sample) < MIN_POINTS:
         raise SurveyError(
-            f"{list_names(sources)}: only {len(sample)} points that can be used: a map needs {MIN_POINTS} at least"
+            f"{names}: only {len(sample)} points that can be used: a map needs {MIN_POINTS} at least"
             " (of LAS files, see --class)"
         )
     far = outlying_points(np.ascontiguousarray(sample[:, :2]))

@@ -38,7 +38,9 @@ def write_survey_report(
         settings=settings_rows(config),
         files=[
             *([("map.npz", "all layers")] if map_["npz"] else []),
-            ("layers/elevation.tif", "GeoTIFF, one file per layer"),
+            ("layers/elevation.tif", "cloud-optimised GeoTIFF, one file per layer")
+            if map_["npz"]
+            else ("layers/elevation.vrt", "all sheets of a layer, cloud-optimised GeoTIFFs, as one"),
             ("config.yaml", "the effective settings"),
             ("run.json", "the numbers of this page"),
         ],

@@ -40,6 +40,8 @@ COMMANDS = (
     Command(
         "replay", "map a recording (rosbag2, MCAP, ROS 1), close loops, write a run folder with a report"
     ),
+    Command("localize", "find a robot in a map that was made before, and follow it there"),
+    Command("merge", "bring runs of several days or robots into one frame: one map, one report"),
     Command("play", "publish a recording on ROS 2 topics, with /clock"),
     Command("map", "map point cloud files (LAS, LAZ, PLY, PCD, XYZ, NPZ, OFF, PTS) of any size"),
     Command("tune", "learn the settings of terrain and noise from a recording or point clouds"),

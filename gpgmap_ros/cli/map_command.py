@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpgmap_ros.cli.common import (
     UsageError,
@@ -19,12 +19,14 @@ from gpgmap_ros.cli.common import (
     print_json,
     say,
     table,
+    unfinished_folder,
 )
 from gpgmap_ros.progress import ProgressBar
 
+if TYPE_CHECKING:
+    from gpgmap_ros.apps.survey_files import SurveyRequest
+
 MIN_MEMORY = 400
-LARGE, KEPT = 8 << 20, 64 << 20
-"""Bytes, see `memory.limit_malloc_arenas`: a run takes minutes, keeps to --memory, and uses freed arrays again."""
 
 DESCRIPTION = """Map point cloud files: LAS, LAZ, PLY, PCD, XYZ (text) and NPZ (xyz or x, y, z; offset; epsg), any
 number and any size.
@@ -37,6 +39,8 @@ EXAMPLES = """examples:
   gpgmap map survey.laz
   gpgmap map tiles/*.las --set mapping.resolution=0.5 --out survey
   gpgmap map scan.ply --crs EPSG:25832 --json
+  gpgmap map county/*.laz --scheduler tcp://head:8786 --out county
+  gpgmap map county/*.laz --scheduler tcp://head:8786 --out county --resume
 """
 
 
@@ -57,12 +61,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1024,
         metavar="MB",
-        help="most memory to use; what does not fit goes to disk while it runs (default: 1024)",
+        help="most memory of each process; what does not fit goes to disk while it runs (default: 1024)",
     )
     parser.add_argument(
         "--keep-outliers",
         action="store_true",
         help="also map points that lie far from all others (default: they are left out and listed)",
+    )
+    parser.add_argument(
+        "--scheduler",
+        metavar="WHERE",
+        help="local (this process), processes (one per core), or the address of a Dask cluster, tcp://HOST:8786"
+        " (default: by the size of the files)",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with an unfinished run in the folder --out, from what it has finished",
+    )
+    parser.add_argument(
+        "--bad-files",
+        choices=("refuse", "leave-out"),
+        default="refuse",
+        help="files that are damaged, change while they are read, have a wrong header, are there twice or lie far"
+        " from the others: end the run (default), or go on without them and list them",
     )
     add_json(parser)
     add_settings(parser)
@@ -70,37 +92,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     begin = time.monotonic()
+    from gpgmap_ros.apps.survey_cluster import choose_scheduler, open_runner
+    from gpgmap_ros.apps.survey_files import MixedSystemsError, prepare
+    from gpgmap_ros.apps.survey_run import SurveyJob, resume_plan, run_survey
+    from gpgmap_ros.apps.survey_runner import prepare_process
+    from gpgmap_ros.io.run_folder import RunFolder
+
+    request = request_from(arguments)
+    memory = arguments.memory << 20
+    prepare_process()
+    scheduler = arguments.scheduler or choose_scheduler(request.files, memory)
+    with open_runner(scheduler, memory) as runner:
+        say(arguments, f"  on {runner.description}")
+        if arguments.resume:
+            folder = RunFolder(unfinished_folder(arguments.out))
+            prepared = resume_plan(folder, request, runner)
+        else:
+            with ProgressBar("reading headers and a sample", 1) as bar:
+                try:
+                    prepared = prepare(request, runner, bar.update)
+                except MixedSystemsError as error:
+                    raise UsageError(str(error)) from error
+            name = f"{request.files[0].stem}_gpgmap"
+            folder = RunFolder(output_folder(arguments.out, name, arguments.overwrite))
+        for text in (*prepared.plan.guesses, *prepared.notes):
+            say(arguments, f"  {text}")
+        job = SurveyJob(request.files[0].stem, request, prepared, folder, memory, runner)
+        summary = run_survey(job, begin)
+    if arguments.json:
+        print_json(summary)
+    else:
+        print(table(result_rows(summary, folder.report)))
+
+
+def request_from(arguments: argparse.Namespace) -> SurveyRequest:
+    """What the call asks for; UsageError where it can't be."""
+    from gpgmap_ros.apps.survey_cluster import is_scheduler
+    from gpgmap_ros.apps.survey_files import SurveyRequest
+
     config, given = config_from(arguments), given_settings(arguments)
     epsg, classes = epsg_from(arguments.crs), classes_from(arguments.classes)
     if arguments.memory < MIN_MEMORY:
         raise UsageError(
             f"--memory {arguments.memory}: at least {MIN_MEMORY} MB are needed (the program itself takes 300)"
         )
-    from gpgmap_ros.apps.survey import SurveyJob, run_survey
-    from gpgmap_ros.apps.survey_plan import plan
-    from gpgmap_ros.io.points import open_points
-    from gpgmap_ros.io.run_folder import RunFolder
-    from gpgmap_ros.memory import limit_malloc_arenas
-
-    limit_malloc_arenas(LARGE, KEPT)
+    if arguments.scheduler and not is_scheduler(arguments.scheduler):
+        raise UsageError(
+            f"--scheduler {arguments.scheduler}: expected local, processes, or an address as tcp://HOST:8786"
+        )
+    if arguments.resume and (arguments.out is None or arguments.overwrite):
+        raise UsageError("--resume needs --out with the folder of the unfinished run, and no --overwrite")
     check_output(arguments.out)
-    sources = [open_points(path, epsg, classes) for path in arguments.files]
-    crs, warnings = common_crs(sources)
-    with ProgressBar("reading a sample", 1) as bar:
-        planned = plan(sources, config, given)
-        bar.update(1)
-    for text in (*planned.guesses, *{source.note for source in sources if source.note}):
-        say(arguments, f"  {text}")
-    name = arguments.files[0].stem
-    folder = RunFolder(output_folder(arguments.out, f"{name}_gpgmap", arguments.overwrite))
-    job = SurveyJob(
-        name, sources, planned, crs, folder, arguments.memory << 20, arguments.keep_outliers, warnings
-    )
-    summary = run_survey(job, begin)
-    if arguments.json:
-        print_json(summary)
-    else:
-        print(table(result_rows(summary, folder.report)))
+    return SurveyRequest(
+        tuple(arguments.files), config, frozenset(given), epsg, classes, arguments.keep_outliers,
+        arguments.bad_files == "leave-out",
+    )  # fmt: skip
 
 
 def result_rows(summary: dict[str, Any], report: Path) -> list[tuple[str, str]]:
@@ -114,6 +160,7 @@ def result_rows(summary: dict[str, Any], report: Path) -> list[tuple[str, str]]:
         ("memory", f"{summary['largest_memory_mb']:.0f} MB at most"),
         ("time", f"{summary['seconds']['all']:.1f} s"),
         *(("warning", text) for text in summary["warnings"]),
+        *(("left out", text) for text in summary["missing"]),
         ("report", str(report)),
     ]
 
@@ -138,18 +185,3 @@ def classes_from(text: str | None) -> tuple[int, ...] | None:
     if not all(part.strip().isdigit() and int(part) < 256 for part in parts):
         raise UsageError(f"--class {text}: expected numbers, as in --class 2,8, or 'all'")
     return tuple(int(part) for part in parts)
-
-
-def common_crs(sources: list[Any]) -> tuple[Any, list[str]]:
-    """The coordinate system of all files; UsageError where they differ."""
-    from gpgmap_ros.io.geotiff import Crs
-
-    known = {source.crs.label: source for source in sources if source.crs.label}
-    if len(known) > 1:
-        named = ", ".join(f"{source.path} in {label}" for label, source in known.items())
-        raise UsageError(
-            f"the files have different coordinate systems: {named}. Convert them first, or set one with --crs"
-        )
-    silent = [str(source.path) for source in sources if not source.crs.label]
-    warnings = [f"assumed to be in {next(iter(known))}: {', '.join(silent)}"] if known and silent else []
-    return (next(iter(known.values())).crs if known else Crs()), warnings

@@ -1,7 +1,9 @@
-"""GeoTIFF, written tile by tile: one float band, unknown cells NaN, placed on the ground.
+"""Cloud-optimised GeoTIFF, written tile by tile: one float band, unknown cells NaN, placed on the ground.
 
 TIFF 6.0 (BigTIFF where it may exceed 4 GB), tiles of 256 x 256 compressed with Deflate, GeoTIFF 1.1 keys, and GDAL's
-tags for nodata and the unit. Only one tile is in memory at a time, so that a map of any size can be written.
+tags for nodata and the unit. Overviews, each half as large as the one before, down to one tile: means of the known
+cells. Directories come first, then the overviews from the smallest, then the tiles (OGC 21-026): a reader far away
+asks for what it shows. In memory are one tile and the first overview.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -76,18 +79,14 @@ class GeoTiffWriter:
         self._path = path
         self._shape, self._corner, self._resolution = shape, corner, resolution
         self._crs, self._description, self._unit = crs or Crs(), description, unit
-        self._down, self._across = (-(-size // TILE) for size in shape)
-        self._offsets = np.zeros(self._down * self._across, dtype=np.uint64)
-        self._sizes = np.zeros_like(self._offsets)
-        self._big = 4 * shape[0] * shape[1] > BIG
+        self._full = _Level(shape)
+        self._half = np.full([-(-size // 2) for size in shape], np.nan, dtype=np.float32)
+        self._big = 6 * shape[0] * shape[1] > BIG  # pixels, and a third for the overviews
 
     def __enter__(self) -> GeoTiffWriter:
         self._staging = atomic_write(self._path)
         self._file = self._staging.__enter__()
-        # the offset of the directory follows when it is known
-        self._file.write(
-            struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0) if self._big else struct.pack("<2sHI", b"II", 42, 0)
-        )
+        self._spool = TemporaryFile(dir=self._path.parent)
         return self
 
     def __exit__(
@@ -99,46 +98,97 @@ class GeoTiffWriter:
         except BaseException as failure:
             self._staging.__exit__(type(failure), failure, failure.__traceback__)
             raise
+        finally:
+            self._spool.close()
         self._staging.__exit__(kind, error, trace)
 
     @property
     def tiles(self) -> tuple[int, int]:
         """Number of tiles down and across."""
-        return self._down, self._across
+        return self._full.down, self._full.across
 
     def write_tile(self, row: int, column: int, pixels: NDArray[Any]) -> None:
         """A tile, counted from the north-western one; pixels north up, at most 256 x 256, fewer at the edges."""
         if np.isfinite(pixels).any():
-            full = np.full((TILE, TILE), np.nan, dtype="<f4")
-            full[: pixels.shape[0], : pixels.shape[1]] = pixels
-            data = zlib.compress(full.tobytes(), LEVEL)
-            number = row * self._across + column
-            self._offsets[number], self._sizes[number] = self._file.tell(), len(data)
-            self._file.write(data)
+            self._full.add(row, column, pixels, self._spool)
+            small = halve(np.asarray(pixels, dtype=np.float32))
+            y, x = row * TILE // 2, column * TILE // 2
+            self._half[y : y + small.shape[0], x : x + small.shape[1]] = small
 
     def write(self, layer: NDArray[Any]) -> None:
         """The whole layer `[iy, ix]`, y growing with the index, as everywhere in this project."""
         image = layer[::-1]
-        for row in range(self._down):
-            for column in range(self._across):
-                y, x = row * TILE, column * TILE
-                self.write_tile(row, column, image[y : y + TILE, x : x + TILE])
+        for row, column in np.ndindex(self.tiles):
+            y, x = row * TILE, column * TILE
+            self.write_tile(row, column, image[y : y + TILE, x : x + TILE])
 
     def _finish(self) -> None:
-        """Tiles without data share one of NaN; then the directory."""
-        empty = self._sizes == 0
-        if empty.any():
-            data = zlib.compress(np.full((TILE, TILE), np.nan, dtype="<f4").tobytes(), LEVEL)
-            self._offsets[empty], self._sizes[empty] = self._file.tell(), len(data)
-            self._file.write(data)
-        at = self._write_directory(sorted(self._tags()))
-        self._file.seek(8 if self._big else 4)
-        self._file.write(struct.pack("<Q" if self._big else "<I", at))
+        """Directories, overviews from the smallest, tiles."""
+        levels = [self._full, *self._overviews()]
+        for level in levels:
+            level.fill_holes(self._spool)
+        at = start = 16 if self._big else 8
+        sizes = [len(self._directory(level, 0, last=False)) for level in levels]
+        places = [start + sum(sizes[:k]) for k in range(len(levels))]
+        at += sum(sizes)
+        for level in reversed(levels):
+            level.begin, at = at, at + int(level.stored)
+        self._file.write(
+            struct.pack("<2sHHHQ", b"II", 43, 8, 0, start)
+            if self._big
+            else struct.pack("<2sHI", b"II", 42, start)
+        )
+        for level, place in zip(levels, places, strict=True):
+            self._file.write(self._directory(level, place, last=level is levels[-1]))
+        for level in reversed(levels):
+            level.copy(self._spool, self._file)
 
-    def _tags(self) -> list[tuple[int, tuple[int, int, str], Any]]:
-        rows, columns = self._shape
+    def _overviews(self) -> list[_Level]:
+        """Smaller and smaller, until one fits into a tile."""
+        made: list[_Level] = []
+        image, shape = self._half, self._shape
+        while max(shape) > TILE:
+            shape = (image.shape[0], image.shape[1])
+            level = _Level(shape)
+            for row, column in np.ndindex(level.down, level.across):
+                part = image[row * TILE : (row + 1) * TILE, column * TILE : (column + 1) * TILE]
+                if np.isfinite(part).any():
+                    level.add(row, column, part, self._spool)
+            made.append(level)
+            image = halve(image)
+        return made
+
+    def _directory(self, level: _Level, place: int, last: bool) -> bytes:
+        """A directory with the values that do not fit into its entries behind it. place: where it begins in the file"""
+        field, count_letter, inline = ("Q", "Q", 8) if self._big else ("I", "H", 4)
+        tags = sorted(self._tags(level))
+        head = struct.calcsize(f"<{count_letter}") + len(tags) * (4 + 2 * inline) + inline
+        entries, values_behind = [], b""
+        for tag, (code, size, letter), values in tags:
+            data = (
+                values.encode() + b"\0" if letter == "s" else struct.pack(f"<{len(values)}{letter}", *values)
+            )
+            count = len(data) // size
+            if len(data) > inline:
+                where = place + head + len(values_behind)
+                values_behind += data + b"\0" * (-len(data) % 8)
+                data = struct.pack(f"<{field}", where)
+            entries.append(struct.pack(f"<HH{field}", tag, code, count) + data.ljust(inline, b"\0"))
+        spare = b"\0" * (-(head + len(values_behind)) % 8)
+        following = 0 if last else place + head + len(values_behind) + len(spare)
+        return (
+            struct.pack(f"<{count_letter}", len(entries))
+            + b"".join(entries)
+            + struct.pack(f"<{field}", following)
+            + values_behind
+            + spare
+        )
+
+    def _tags(self, level: _Level) -> list[tuple[int, tuple[int, int, str], Any]]:
+        rows, columns = level.shape
         wide = LONG8 if self._big else LONG
         tags: list[tuple[int, tuple[int, int, str], Any]] = [
+            (254, LONG, [0 if level is self._full else 1]),  # 1: an overview
             (256, LONG, [columns]),
             (257, LONG, [rows]),
             (258, SHORT, [32]),  # bits
@@ -148,15 +198,21 @@ class GeoTiffWriter:
             (284, SHORT, [1]),
             (322, SHORT, [TILE]),
             (323, SHORT, [TILE]),
-            (324, wide, self._offsets.tolist()),
-            (325, wide, self._sizes.tolist()),
+            (324, wide, level.places.tolist()),
+            (325, wide, level.sizes.tolist()),
             (339, SHORT, [3]),  # floating point
-            (33550, DOUBLE, [self._resolution, self._resolution, 0.0]),
-            (33922, DOUBLE, [0.0, 0.0, 0.0, *self._corner, 0.0]),
             (42113, ASCII, "nan"),
         ]
+        return tags if level is not self._full else tags + self._placement()
+
+    def _placement(self) -> list[tuple[int, tuple[int, int, str], Any]]:
+        """Where on the ground, and what of."""
         directory, doubles, text = geo_keys(self._crs)
-        tags.append((34735, SHORT, list(directory)))
+        tags: list[tuple[int, tuple[int, int, str], Any]] = [
+            (33550, DOUBLE, [self._resolution, self._resolution, 0.0]),
+            (33922, DOUBLE, [0.0, 0.0, 0.0, *self._corner, 0.0]),
+            (34735, SHORT, list(directory)),
+        ]
         if doubles:
             tags.append((DOUBLE_PARAMS, DOUBLE, list(doubles)))
         if text:
@@ -165,27 +221,62 @@ class GeoTiffWriter:
             tags.append((42112, ASCII, gdal_metadata(self._description, self._unit)))
         return tags
 
-    def _write_directory(self, tags: list[tuple[int, tuple[int, int, str], Any]]) -> int:
-        """Values that do not fit into an entry come before the directory; returns where that begins."""
-        field, count_letter, inline = ("Q", "Q", 8) if self._big else ("I", "H", 4)
-        entries = []
-        for tag, (code, size, letter), values in tags:
-            data = (
-                values.encode() + b"\0" if letter == "s" else struct.pack(f"<{len(values)}{letter}", *values)
-            )
-            count = len(data) // size
-            if len(data) > inline:
-                self._file.seek(self._file.tell() + self._file.tell() % 2)  # values begin at even bytes
-                place = self._file.tell()
-                self._file.write(data)
-                data = struct.pack(f"<{field}", place)
-            entries.append(struct.pack(f"<HH{field}", tag, code, count) + data.ljust(inline, b"\0"))
-        self._file.seek(self._file.tell() + self._file.tell() % 2)
-        at = self._file.tell()
-        self._file.write(
-            struct.pack(f"<{count_letter}", len(entries)) + b"".join(entries) + struct.pack(f"<{field}", 0)
-        )
-        return at
+
+class _Level:
+    """The compressed tiles of the layer or of an overview, in a spool until all are there.
+
+    begin: where its tiles begin in the file; sizes: bytes of each tile
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self.down, self.across = (-(-size // TILE) for size in shape)
+        self.begin = 0
+        self.sizes = np.zeros(self.down * self.across, dtype=np.uint64)
+        self.stored = 0
+        self._offsets = np.zeros_like(self.sizes)
+        self._spooled: list[tuple[int, int]] = []
+
+    @property
+    def places(self) -> NDArray[np.uint64]:
+        """Of the tiles, in the file."""
+        return self._offsets + np.uint64(self.begin)
+
+    def add(self, row: int, column: int, pixels: NDArray[Any], spool: IO[bytes]) -> None:
+        full = np.full((TILE, TILE), np.nan, dtype="<f4")
+        full[: pixels.shape[0], : pixels.shape[1]] = pixels
+        self._append([row * self.across + column], full, spool)
+
+    def fill_holes(self, spool: IO[bytes]) -> None:
+        """Tiles without data share one of NaN."""
+        empty = np.flatnonzero(self.sizes == 0)
+        if len(empty):
+            self._append(empty, np.full((TILE, TILE), np.nan, dtype="<f4"), spool)
+
+    def copy(self, spool: IO[bytes], out: IO[bytes]) -> None:
+        for start, size in self._spooled:
+            spool.seek(start)
+            out.write(spool.read(size))
+
+    def _append(self, numbers: Any, pixels: NDArray[Any], spool: IO[bytes]) -> None:
+        data = zlib.compress(pixels.tobytes(), LEVEL)
+        self._offsets[numbers], self.sizes[numbers] = self.stored, len(data)
+        self.stored += len(data)
+        self._spooled.append((spool.tell(), len(data)))
+        spool.write(data)
+
+
+def halve(image: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Means of the known among two by two cells, NaN where none is."""
+    rows, columns = image.shape
+    even = np.full((rows + rows % 2, columns + columns % 2), np.nan, dtype=np.float32)
+    even[:rows, :columns] = image
+    known = np.isfinite(even)
+    filled = np.where(known, even, np.float32(0.0))
+    total = filled[0::2, 0::2] + filled[0::2, 1::2] + filled[1::2, 0::2] + filled[1::2, 1::2]
+    count = sum(known[y::2, x::2].astype(np.float32) for y in (0, 1) for x in (0, 1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(total / count, dtype=np.float32)
 
 
 def write_geotiff(

@@ -1,9 +1,9 @@
-"""Surveys of any size: statistics in tiles, of which only some are in memory, and the map window by window.
+"""Surveys of any size: what is fixed before the first point is added, and the points of a part of it, sorted by tile.
 
-A point is added to the statistics of its block and forgotten. Blocks are kept in square tiles; those that do not fit
-into the memory are on disk (tile_store.py). When all points are in, each window of cells is solved from the blocks in
-it and around it. Memory depends on the sizes of tiles and windows, not on the number of points or the extent of the
-survey.
+A survey is worked on in parts, by any number of processes in any order. The points of a part are added to the
+statistics of their blocks (`PartialSums`), and these are written to a file (survey_parts.py). When all parts are done,
+each window of cells is solved from the blocks in it and around it (survey_window.py). Memory depends on the sizes of
+parts and windows, not on the number of points or the extent of the survey.
 
 The relief is modelled as a deviation from a coarse trend, which is subtracted from the points and added again to the
 map: far from the data a map should continue the hillside, not return to the mean height of the survey.
@@ -11,222 +11,137 @@ map: far from the data a map should continue the hillside, not return to the mea
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
-from gp_core.grid import Grid
-from gp_core.grid.tiled_statistics import BLOCK_BYTES, TILE_BLOCKS, Bounds, TileKey, cut_window
+from gp_core.grid import Lattice
+from gp_core.grid.tiled_statistics import TileKey
 from gpgmap_ros.config import Config
-from gpgmap_ros.mapping.elevation_map import ElevationMap
-from gpgmap_ros.mapping.gpgmap import GPGMap
-from gpgmap_ros.mapping.layers import posterior_layers
-from gpgmap_ros.mapping.model import cached_gp, solver_block_bytes, window_halo
-from gpgmap_ros.mapping.outliers import outlying_cells
+from gpgmap_ros.mapping.model import cached_gp
 from gpgmap_ros.mapping.survey_trend import Trend, spline_height, trend_of
-from gpgmap_ros.mapping.tile_store import TileStore
 
-__all__ = ["Outliers", "Survey", "Trend", "trend_of"]
+__all__ = ["Outliers", "PartialSums", "SurveyModel", "TilePoints", "Trend", "trend_of"]
 
-BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 120 << 20
-"""Of a window while it is solved: statistics in copies, bytes per cell, and what does not depend on its size."""
 MAX_TILES_AT_ONCE = 1 << 18
 """Tiles over whose box a piece of points is sorted in one go; one that reaches farther is divided first."""
+
+
+@dataclass(frozen=True, eq=False)
+class SurveyModel:
+    """What all parts of a survey must have in common.
+
+    config: resolution, kernel, its length, its relief (of deviations from the trend) and noise.height_std are used
+    trend: see above
+    heights: lowest and highest that are used; points beyond are counted and left out
+    """
+
+    config: Config
+    trend: Trend
+    heights: tuple[float, float] = (-np.inf, np.inf)
+
+    @property
+    def lattice(self) -> Lattice:
+        """Of the blocks in which statistics are kept."""
+        return cached_gp(self.config.mapping).lattice
+
+    @property
+    def variance(self) -> float:
+        """Noise variance of every point."""
+        return self.config.noise.height_std**2
 
 
 @dataclass(frozen=True)
 class Outliers:
     """Points that were left out: their number, and where the first few, or the middles of groups of them, are."""
 
-    count: int
-    places: tuple[tuple[float, ...], ...]
+    count: int = 0
+    places: tuple[tuple[float, ...], ...] = ()
+
+    def __add__(self, other: Outliers) -> Outliers:
+        return Outliers(self.count + other.count, (*self.places, *other.places)[:3])
 
 
 @dataclass
-class _Extent:
-    """Of the points in a tile: their number, and their box."""
+class TilePoints:
+    """Points of a part in one tile: batches of positions (N, 2) and heights above the trend (N,), in order."""
 
-    count: int
-    low: Array
-    high: Array
+    batches: list[tuple[Array, Array]] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return sum(len(z) for _, z in self.batches)
+
+    def joined(self) -> tuple[Array, Array]:
+        """All positions (N, 2), and all heights (N,)."""
+        if len(self.batches) > 1:
+            xy, z = zip(*self.batches, strict=True)
+            self.batches = [(np.concatenate(xy), np.concatenate(z))]
+        return self.batches[0]
 
 
-class Survey:
-    """Statistics of all points of a survey, and the map that follows from them, window by window.
+class PartialSums:
+    """The points of one part of a survey, by tile: 24 bytes for each, so a part has a limited number of them.
 
-    config: resolution, kernel, its length, relief_std (of deviations from the trend) and noise.height_std are used
-    trend: see above; folder: for tiles that leave the memory; memory: bytes for tiles
-    heights: lowest and highest that are used; points beyond are counted in `beyond_heights` and left out
+    beyond_heights: points that were left out
     """
 
-    def __init__(
-        self,
-        config: Config,
-        trend: Trend,
-        folder: Path,
-        memory: int = 1 << 29,
-        heights: tuple[float, float] = (-np.inf, np.inf),
-    ) -> None:
-        self.config, self._trend, self._heights = config, trend, heights
-        self.beyond_heights = Outliers(0, ())
-        mapping = config.mapping
-        self._lattice = cached_gp(mapping).lattice
-        self._tiles = TileStore(self._lattice, config.noise.height_std**2, folder, memory)
-        self._extents: dict[TileKey, _Extent] = {}
+    def __init__(self, model: SurveyModel) -> None:
+        self.model = model
+        self.tiles: dict[TileKey, TilePoints] = {}
+        self.beyond_heights = Outliers()
 
     @property
     def count(self) -> int:
         """Number of points."""
-        return sum(extent.count for extent in self._extents.values())
-
-    @property
-    def cells_near_points(self) -> int:
-        """Cells of the map in tiles with points: no more than these can be known."""
-        spacing_x, spacing_y = self._lattice.spacing
-        area = len(self._extents) * spacing_x * spacing_y * TILE_BLOCKS**2
-        return int(area / self.config.mapping.resolution**2)
-
-    @property
-    def bytes_stored(self) -> int:
-        """Upper bound on what is on disk."""
-        return self._tiles.bytes_stored
-
-    @property
-    def bytes_in_memory(self) -> int:
-        """Memory of the tiles."""
-        return self._tiles.bytes_in_memory
-
-    def limit_memory(self, memory: int) -> None:
-        """Keep at most so many bytes of tiles in memory, and the others on disk."""
-        self._tiles.limit_memory(memory)
-
-    def close(self) -> None:
-        """Free the memory of the tiles. Call it after the last window."""
-        self._tiles.clear()
+        return sum(tile.count for tile in self.tiles.values())
 
     def add(self, xyz: Array) -> None:
         """Add points (N, 3), all finite."""
         if not len(xyz):
             return
         xyz = np.ascontiguousarray(xyz)
-        low, high = _box(xyz)
         lowest, highest = _height_range(xyz)
-        if lowest < self._heights[0] or highest > self._heights[1]:
+        if lowest < self.model.heights[0] or highest > self.model.heights[1]:
             self.add(self._drop_implausible(xyz))
             return
-        edges = np.array(self._lattice.tile_size)
-        first = np.floor(low / edges).astype(np.int64)
-        count = np.floor(high / edges).astype(np.int64) - first + 1
-        if count[0] > MAX_TILES_AT_ONCE // count[1]:
-            axis = int(np.argmax(count))
-            nearer = xyz[:, axis] < 0.5 * (low[axis] + high[axis])
-            self.add(xyz[nearer])
-            self.add(xyz[~nearer])
-            return
-        trend = self._trend
-        xy, z, starts = _sort_by_tile(xyz, edges, first, count, trend.heights, *trend.origin, trend.edge)
-        for number in np.flatnonzero(np.diff(starts)):
-            part = slice(starts[number], starts[number + 1])
-            row, column = divmod(int(number), int(count[0]))
-            self._add((row + int(first[1]), column + int(first[0])), xy[part], z[part])
+        for key, xy, z in sort_by_tile(self.model, xyz):
+            self.tiles.setdefault(key, TilePoints()).batches.append((xy, z))
 
     def _drop_implausible(self, xyz: Array) -> Array:
         """The points whose heights are within the limits; the others are counted."""
-        good = (xyz[:, 2] >= self._heights[0]) & (xyz[:, 2] <= self._heights[1])
-        gone, so_far = xyz[~good], self.beyond_heights
-        places = (*so_far.places, *(tuple(map(float, row)) for row in gone[:3]))[:3]
-        self.beyond_heights = Outliers(so_far.count + len(gone), places)
-        return xyz[good]
+        low, high = self.model.heights
+        good = (xyz[:, 2] >= low) & (xyz[:, 2] <= high)
+        gone = xyz[~good]
+        self.beyond_heights += Outliers(len(gone), tuple(tuple(map(float, row)) for row in gone[:3]))
+        return np.ascontiguousarray(xyz[good])
 
-    def _add(self, key: TileKey, xy: Array, z: Array) -> None:
-        self._tiles.add(key, xy, z)
-        low, high = _box(xy)
-        extent = self._extents.setdefault(key, _Extent(0, low, high))
-        extent.count += len(xy)
-        extent.low, extent.high = np.minimum(extent.low, low), np.maximum(extent.high, high)
 
-    def leave_out_outliers(self) -> Outliers:
-        """Remove tiles with few points, far from all others; returns what they held. Call it when all points are in."""
-        keys = list(self._extents)
-        if not keys:
-            return Outliers(0, ())
-        counts = np.array([self._extents[key].count for key in keys])
-        far = [keys[k] for k in np.flatnonzero(outlying_cells(np.array(keys), counts))]
-        gone = [self._extents.pop(key) for key in far]
-        for key in far:
-            self._tiles.forget(key)
-        middles = [0.5 * (extent.low + extent.high) for extent in gone[:3]]
-        return Outliers(sum(extent.count for extent in gone), tuple((float(x), float(y)) for x, y in middles))
-
-    def window_bytes(self, cells: int) -> int:
-        """Memory that a window of so many cells along each side takes while it is solved: measured, not derived."""
-        mapping = self.config.mapping
-        side = cells * mapping.resolution + 2.0 * window_halo(mapping)
-        blocks = side**2 / (self._lattice.spacing[0] * self._lattice.spacing[1])
-        return (
-            int((BLOCK_COPIES * BLOCK_BYTES + solver_block_bytes(mapping)) * blocks)
-            + int(CELL_BYTES * (side / mapping.resolution) ** 2)
-            + SPARE_BYTES
-        )
-
-    # -- the map -----------------------------------------------------------------------------------------
-
-    @property
-    def grid(self) -> Grid:
-        """Whole cells, with corners at whole multiples of the resolution, just large enough for all points."""
-        edge = self.config.mapping.resolution
-        first = np.floor(np.min([extent.low for extent in self._extents.values()], axis=0) / edge)
-        last = np.floor(np.max([extent.high for extent in self._extents.values()], axis=0) / edge)
-        columns, rows = (last - first + 1).astype(int)
-        return Grid((float(first[0] * edge), float(first[1] * edge)), (int(rows), int(columns)), edge)
-
-    def window(self, rows: slice, columns: slice) -> GPGMap | None:
-        """Solve the map of a part of `grid`; None where there are no points in it or near it."""
-        grid, edge = self.grid, self.config.mapping.resolution
-        x, y = grid.origin[0] + columns.start * edge, grid.origin[1] + rows.start * edge
-        height, width = rows.stop - rows.start, columns.stop - columns.start
-        margin = int(np.ceil(window_halo(self.config.mapping) / edge))
-        mapping = dataclasses.replace(
-            self.config.mapping, size_x=(width + 2 * margin) * edge, size_y=(height + 2 * margin) * edge
-        )
-        around = margin * edge
-        bounds = (x - around, y - around, x + width * edge + around, y + height * edge + around)
-        tiles = self._tiles_in(bounds)
-        if not tiles:
-            return None
-        loaded = (self._tiles.tile(key) for key in tiles)
-        blocks = cut_window(self._lattice, loaded, bounds, 1.0 / self.config.mapping.finest_std**2)
-        if not len(blocks.index):
-            return None
-        window = ElevationMap(mapping, (x + 0.5 * width * edge, y + 0.5 * height * edge))
-        window.restore(blocks, 0.0)
-        del blocks  # copied: the solver needs the room
-        relief = window.gpgmap(config=self.config)
-        part = np.s_[margin : margin + height, margin : margin + width]
-        layers = {name: relief[name][part].astype(np.float64) for name in posterior_layers(mapping)}
-        if not np.isfinite(layers["elevation"]).any():
-            return None
-        own = Grid((x, y), (height, width), edge)
-        centres = own.centers.reshape(-1, 2)
-        trend, gradient = self._trend.with_gradient(centres)
-        layers["elevation"] += trend.reshape(own.shape)
-        layers["gradient_x"] += gradient[:, 0].reshape(own.shape)
-        layers["gradient_y"] += gradient[:, 1].reshape(own.shape)
-        stack = {name: np.ascontiguousarray(layer, dtype=np.float32) for name, layer in layers.items()}
-        return GPGMap(own, stack, "survey", 0, self.config)
-
-    def _tiles_in(self, bounds: Bounds) -> list[TileKey]:
-        """The tiles with points that a box touches."""
-        rows, columns = self._lattice.tiles_in(bounds)
-        return [(row, column) for row in rows for column in columns if (row, column) in self._extents]
+def sort_by_tile(model: SurveyModel, xyz: Array) -> Iterator[tuple[TileKey, Array, Array]]:
+    """Positions (N, 2) and heights above the trend (N,) of the points (N, 3) in each tile."""
+    low, high = bounding_box(xyz)
+    edges = np.array(model.lattice.tile_size)
+    first = np.floor(low / edges).astype(np.int64)
+    count = np.floor(high / edges).astype(np.int64) - first + 1
+    if count[0] > MAX_TILES_AT_ONCE // count[1]:
+        axis = int(np.argmax(count))
+        nearer = xyz[:, axis] < 0.5 * (low[axis] + high[axis])
+        yield from sort_by_tile(model, np.ascontiguousarray(xyz[nearer]))
+        yield from sort_by_tile(model, np.ascontiguousarray(xyz[~nearer]))
+        return
+    trend = model.trend
+    xy, z, starts = _sort_by_tile(xyz, edges, first, count, trend.heights, *trend.origin, trend.edge)
+    for number in np.flatnonzero(np.diff(starts)):
+        part = slice(starts[number], starts[number + 1])
+        row, column = divmod(int(number), int(count[0]))
+        yield (row + int(first[1]), column + int(first[0])), xy[part], z[part]
 
 
 @compiled()
-def _box(xyz):  # type: ignore[no-untyped-def]
+def bounding_box(xyz):  # type: ignore[no-untyped-def]
     """Smallest and largest x and y: NumPy takes twenty times as long along the longer axis."""
     x_min, x_max, y_min, y_max = xyz[0, 0], xyz[0, 0], xyz[0, 1], xyz[0, 1]
     for n in range(len(xyz)):

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.ndimage import binary_erosion
+from small_survey import SmallSurvey
 
-from gpgmap_ros.apps.survey import read_ahead
+from gpgmap_ros.apps.survey_tasks import read_ahead
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.points import PIECE, PointFileError, open_points
 from gpgmap_ros.io.points.las import epsg_of
-from gpgmap_ros.mapping.survey import Survey, Trend, trend_of
+from gpgmap_ros.mapping.survey import Trend, trend_of
 from gpgmap_ros.report.encoding import decoded
 
 rasterio = pytest.importorskip("rasterio", reason="rasterio is not installed: run `make setup-dev`")
@@ -155,63 +156,6 @@ def test_learned_noise_is_a_layer_of_the_map(gpgmap, hills: np.ndarray, tmp_path
     assert 0.0 < np.nanmedian(noise) < 0.1**2
 
 
-def test_tiles_on_disk_change_nothing(hills: np.ndarray, tmp_path: Path) -> None:
-    """With room for four tiles, where the survey has many: the same map, and the disk was used."""
-    points = hills - [500_000.0, 4_000_000.0, 250.0]
-    config = with_settings(
-        Config(), {"mapping.resolution": 0.25, "mapping.length_scale": 0.3, "noise.height_std": 0.03}
-    )
-    trend = trend_of(points, 5.0)
-    maps = []
-    for name, memory in (("roomy", 1 << 30), ("tight", 1)):
-        survey = Survey(config, trend, tmp_path / name, memory)
-        for start in range(0, len(points), 7000):
-            survey.add(points[start : start + 7000])
-        assert survey.count == len(points)
-        maps.append(survey.window(slice(20, 100), slice(30, 90)))
-    assert not (tmp_path / "roomy").exists()
-    assert len(list((tmp_path / "tight").glob("tile_*"))) > 4
-    for layer in ("elevation", "variance", "gradient_x"):
-        assert np.array_equal(maps[0][layer], maps[1][layer], equal_nan=True)
-
-
-def test_points_in_any_order_do_not_move_tiles(hills: np.ndarray, tmp_path: Path) -> None:
-    """With room for four tiles: every piece has points in all of them, which wait for their tile in files."""
-    points = hills - [500_000.0, 4_000_000.0, 250.0]
-    config = with_settings(
-        Config(), {"mapping.resolution": 0.25, "mapping.length_scale": 0.3, "noise.height_std": 0.03}
-    )
-    order = np.random.default_rng(0).permutation(len(points))
-    survey = Survey(config, trend_of(points, 5.0), tmp_path / "tiles", 1)
-    for part in np.array_split(points[order], 10):
-        survey.add(part)
-    assert len(list((tmp_path / "tiles").glob("points_*"))) > 4
-    assert not list((tmp_path / "tiles").glob("tile_*")), "no tile was written while points were added"
-    assert survey.bytes_stored <= 24 * len(points)
-    assert survey.count == len(points)
-    survey.window(slice(0, 160), slice(0, 160))
-    assert not list((tmp_path / "tiles").glob("points_*")), "all points are in their tiles"
-
-
-def test_a_tile_takes_its_points_when_they_need_more_room_than_it(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    config = with_settings(Config(), {"mapping.resolution": 1.0, "mapping.length_scale": 2.0})
-    trend = Trend(np.zeros((1, 1)), (0.0, 0.0), 1.0)
-    maps = []
-    for name, memory in (("roomy", 1 << 30), ("tight", 1)):
-        survey = Survey(config, trend, tmp_path / name, memory)
-        for corner in range(5):  # four tiles fill the memory, the fifth is out of it
-            survey.add(np.array([[1000.0 * corner, 0.0, 1.0]]))
-        rng = np.random.default_rng(0)
-        for _ in range(4):
-            survey.add(
-                np.column_stack([rng.uniform(4000.0, 4010.0, (50_000, 2)) - [0.0, 4000.0], np.ones(50_000)])
-            )
-        maps.append(survey.window(slice(0, 10), slice(4000, 4010)))
-    assert len(list((tmp_path / "tight").glob("tile_*"))) == 1, "one tile made room"
-    assert np.array_equal(maps[0]["elevation"], maps[1]["elevation"], equal_nan=True)
-
-
 def test_the_relief_fades_at_the_edges_of_the_data(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
     distance = np.hypot(*(hills[:, :2] - hills[:, :2].mean(axis=0)).T)
     np.savez(tmp_path / "disc.npz", xyz=hills[distance < 15.0])
@@ -240,8 +184,7 @@ def test_windows_join_without_a_seam(hills: np.ndarray, tmp_path: Path, kernel: 
             "noise.height_std": 0.03,
         },
     )  # fmt: skip
-    survey = Survey(config, trend_of(points, 8.0), tmp_path)
-    survey.add(points)
+    survey = SmallSurvey(config, trend_of(points, 8.0), tmp_path, [points])
     whole = survey.window(slice(0, 160), slice(0, 160))
     left, right = survey.window(slice(0, 160), slice(0, 83)), survey.window(slice(0, 160), slice(83, 160))
     joined = np.hstack([left["elevation"], right["elevation"]])

@@ -64,7 +64,7 @@ def test_a_decoder_that_is_stuck_is_ended(tmp_path: Path) -> None:
 def test_a_reader_that_stops_early_leaves_no_process_behind(tmp_path: Path) -> None:
     write_las(tmp_path / "a.laz", 600_000)
     own = LasDecoder()
-    pieces = own.points(tmp_path / "a.laz", 1, None)
+    pieces = own.points(tmp_path / "a.laz", None)
     next(pieces)
     process = own._process
     assert process is not None

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_survey import SmallSurvey
 
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.mapping.outliers import height_limits, outlying_cells, outlying_points
-from gpgmap_ros.mapping.survey import Survey, trend_of
+from gpgmap_ros.mapping.survey import trend_of
 
 CONFIG = with_settings(
     Config(), {"mapping.resolution": 0.5, "mapping.length_scale": 1.5, "noise.height_std": 0.05}
@@ -68,16 +69,15 @@ def test_the_sample_is_freed_of_them(points: np.ndarray) -> None:
 
 @pytest.mark.parametrize("distance", [5e3, 9e8])
 def test_a_survey_leaves_them_out_and_says_where(points: np.ndarray, tmp_path: Path, distance: float) -> None:
-    survey = Survey(CONFIG, trend_of(points, 12.0), tmp_path)
-    survey.add(np.vstack([points[:2500], [[distance, -distance, 0.0]], points[2500:]]))
+    dirty = np.vstack([points[:2500], [[distance, -distance, 0.0]], points[2500:]])
+    survey = SmallSurvey(CONFIG, trend_of(points, 12.0), tmp_path / "dirty", [dirty])
     assert survey.count == 5001
     outliers = survey.leave_out_outliers()
     assert outliers.count == 1
     assert outliers.places == ((distance, -distance),)
     assert survey.count == 5000
     assert survey.grid.shape == (80, 80)
-    plain = Survey(CONFIG, trend_of(points, 12.0), tmp_path)
-    plain.add(points)
+    plain = SmallSurvey(CONFIG, trend_of(points, 12.0), tmp_path / "plain", [points])
     window = np.s_[0:80], np.s_[0:80]
     assert np.array_equal(
         survey.window(*window)["elevation"], plain.window(*window)["elevation"], equal_nan=True
@@ -87,8 +87,8 @@ def test_a_survey_leaves_them_out_and_says_where(points: np.ndarray, tmp_path: P
 def test_kept_they_are_mapped_and_the_empty_ground_between_costs_nothing(
     points: np.ndarray, tmp_path: Path
 ) -> None:
-    survey = Survey(CONFIG, trend_of(points, 12.0), tmp_path)
-    survey.add(np.vstack([points, [[5000.0, 5000.0, 3.0]]]))
+    far = np.vstack([points, [[5000.0, 5000.0, 3.0]]])
+    survey = SmallSurvey(CONFIG, trend_of(points, 12.0), tmp_path, [far])
     assert survey.grid.shape == (10_001, 10_001)
     assert survey.window(slice(5000, 5100), slice(5000, 5100)) is None
     there = survey.window(slice(9950, 10_001), slice(9950, 10_001))
@@ -102,13 +102,12 @@ def test_one_absurd_height_is_left_out_and_named(points: np.ndarray, tmp_path: P
     dirty = np.vstack([points[:2500], stray, points[2500:]])
     heights = height_limits(dirty)
     assert heights == height_limits(points)
-    survey = Survey(CONFIG, trend_of(points, 12.0), tmp_path, heights=heights)
-    survey.add(dirty)
-    assert survey.beyond_heights.count == 1
-    assert survey.beyond_heights.places == ((20.0, 20.0, height),)
+    survey = SmallSurvey(CONFIG, trend_of(points, 12.0), tmp_path / "dirty", [dirty], heights)
+    (beyond,) = (part.beyond_heights for part in survey.parts)
+    assert beyond.count == 1
+    assert beyond.places == ((20.0, 20.0, height),)
     assert survey.count == 5000
-    plain = Survey(CONFIG, trend_of(points, 12.0), tmp_path)
-    plain.add(points)
+    plain = SmallSurvey(CONFIG, trend_of(points, 12.0), tmp_path / "plain", [points])
     window = np.s_[0:80], np.s_[0:80]
     assert np.array_equal(
         survey.window(*window)["elevation"], plain.window(*window)["elevation"], equal_nan=True

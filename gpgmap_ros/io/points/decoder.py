@@ -35,10 +35,14 @@ class NoneOfClass(ValueError):
 
 
 class LasDecoder:
-    """Starts the process with the first request. largest_mb: the most memory it has held, as far as it has said so"""
+    """Starts the process with the first request.
+
+    largest_mb: the most memory it has held; processor_seconds: of all requests that it has answered to their end
+    """
 
     def __init__(self) -> None:
         self.largest_mb = 0.0
+        self.processor_seconds = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
         self._lock = threading.Lock()
@@ -49,10 +53,13 @@ class LasDecoder:
         return dict(json.loads(content))
 
     def points(
-        self, path: Path, stride: int, classes: tuple[int, ...] | None
+        self, path: Path, classes: tuple[int, ...] | None, **places: int | None
     ) -> Iterator[NDArray[np.float64]]:
-        """See `las_decoding.decode_points`. DecoderFailed where the file turns out to be damaged."""
-        request = {"do": "read", "path": str(path.resolve()), "stride": stride, "classes": classes}
+        """See `las_decoding.decode_points`; places: those of `las_decoding.Places` that are not the default.
+
+        DecoderFailed where the file turns out to be damaged.
+        """
+        request = {"do": "read", "path": str(path.resolve()), "classes": classes, "places": places}
         for content in self._answers(request):
             yield np.frombuffer(content, dtype=np.float64).reshape(-1, 3)
 
@@ -79,7 +86,9 @@ class LasDecoder:
                 while True:
                     kind, content = self._frame(process)
                     if kind == END:
-                        self.largest_mb = max(self.largest_mb, json.loads(content)["largest_mb"])
+                        spent = json.loads(content)
+                        self.largest_mb = max(self.largest_mb, spent["largest_mb"])
+                        self.processor_seconds += spent["processor_seconds"]
                         finished = True
                         return
                     if kind in (NONE, FAILURE):

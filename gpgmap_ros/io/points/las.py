@@ -14,7 +14,7 @@ import numpy as np
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points.decoder import NoneOfClass, decoder
-from gpgmap_ros.io.points.source import NoPointsError, PointFileError, PointSource
+from gpgmap_ros.io.points.source import Bounds, NoPointsError, PointFileError, PointSource
 
 GROUND = 2
 """The class of ground."""
@@ -30,13 +30,31 @@ def open_las(path: Path, classes: tuple[int, ...] | None) -> PointSource:
     if classes is None and header["classes"].get(str(GROUND)):
         wanted, note = (GROUND,), "ground points (class 2) only"
 
-    def read(stride: int) -> Iterator[Array]:
+    def read(**places: int | None) -> Iterator[Array]:
         try:
-            yield from decoder.points(path, stride, wanted)
+            yield from decoder.points(path, wanted, **places)
         except NoneOfClass as error:
             raise NoPointsError(f"{path}: {error}") from error
 
-    return PointSource(path, header["count"], _las_crs(header["records"]), read, note, 0, DECODER_BYTES)
+    return PointSource(
+        path,
+        header["count"],
+        _las_crs(header["records"]),
+        lambda stride: read(),
+        note,
+        decoder_bytes=DECODER_BYTES,
+        read_range=lambda first, count: read(first=first, count=count),
+        read_places=lambda places, each: read(places=places, each=each),
+        bounds=_las_bounds(header["bounds"]),
+    )
+
+
+def _las_bounds(values: list[float]) -> Bounds | None:
+    """Of the header, where it gives any: some writers leave zeros."""
+    low, high = values[:3], values[3:]
+    if not all(np.isfinite(values)) or any(a > b for a, b in zip(low, high, strict=True)) or not any(values):
+        return None
+    return (low[0], low[1], low[2], high[0], high[1], high[2])
 
 
 def _las_crs(records: list[Any]) -> Crs:

@@ -15,6 +15,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -48,21 +49,48 @@ class NoneOfClass(ValueError):
     """No point has the classes asked for: which there are."""
 
 
+@dataclass(frozen=True)
+class Places:
+    """Which points of a file to decode.
+
+    first, count: a range of them; to the end where count is None
+    places: 0 for all in the range, else the beginnings of at most so many chunks in it, `each` points there; more
+        where there are fewer chunks
+    """
+
+    first: int = 0
+    count: int | None = None
+    places: int = 0
+    each: int = 0
+
+    def ranges(self, total: int) -> list[tuple[int, int]]:
+        """First point and number of points of each piece."""
+        end = total if self.count is None else min(self.first + self.count, total)
+        if not self.places:
+            return [(start, min(PIECE, end - start)) for start in range(self.first, end, PIECE)]
+        chunks = np.arange(self.first, max(end, self.first), CHUNK)
+        if len(chunks) > self.places:
+            chunks = chunks[np.linspace(0, len(chunks) - 1, self.places).round().astype(int)]
+        each = min(self.each * self.places // max(len(chunks), 1), CHUNK)
+        return [(int(start), min(each, end - int(start))) for start in chunks]
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     for line in sys.stdin:
         request = json.loads(line)
-        path = Path(request["path"])
+        path, begin = Path(request["path"]), time.process_time()
         limit_memory(path)
         try:
             if request["do"] == "open":
                 send(out, HEADER, json.dumps(read_header(path)).encode())
             else:
-                for xyz in decode_points(path, request["stride"], request["classes"]):
+                for xyz in decode_points(path, request["classes"], Places(**request["places"])):
                     send(out, POINTS, xyz.data)
-            send(out, END, json.dumps({"largest_mb": largest_mb()}).encode())
+            spent = {"largest_mb": largest_mb(), "processor_seconds": time.process_time() - begin}
+            send(out, END, json.dumps(spent).encode())
         except BrokenPipeError:
             return
         except BaseException as error:  # a panic of the native decoder is no Exception
@@ -100,10 +128,14 @@ def largest_mb() -> float:
     return float(peak.split()[1]) / 1024.0
 
 
-def open_las(path: Path) -> laspy.LasReader:
-    """The reader at the first point; ValueError where the header can't be true."""
+def open_las(path: Path, threads: bool = True) -> laspy.LasReader:
+    """The reader at the first point; ValueError where the header can't be true.
+
+    threads: decode chunks in parallel; without, only the points that are asked for are decoded, not whole chunks
+    """
     limit_time()
-    reader = laspy.open(path, decompression_selection=FIELDS)
+    backend = laspy.LazBackend.LazrsParallel if threads else laspy.LazBackend.Lazrs
+    reader = laspy.open(path, decompression_selection=FIELDS, laz_backend=backend)
     header, size = reader.header, path.stat().st_size
     count, stored = int(header.point_count), size - int(header.offset_to_point_data)
     packed = header.are_points_compressed
@@ -118,43 +150,41 @@ def open_las(path: Path) -> laspy.LasReader:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The number of points, how many of each class in a few places, and the records that name the coordinates."""
-    with open_las(path) as reader:
+    """The number of points, how many of each class in a few places, the extent, and the coordinates' records."""
+    with open_las(path, threads=False) as reader:
         header = reader.header
         count = int(header.point_count)
-        size, starts = AT_EACH, range(0, count, max(count // PLACES, 1))
-        if count <= PIECE:
-            size, starts = count, range(min(count, 1))
+        places = Places(places=PLACES, each=AT_EACH)
         classes: dict[int, int] = {}
-        for start in starts:
+        for start, number in places.ranges(count) if count > PIECE else [(0, count)][: min(count, 1)]:
             limit_time(PIECE)
             reader.seek(start)
-            add_classes(classes, np.asarray(reader.read_points(min(size, count - start)).classification))
+            add_classes(classes, np.asarray(reader.read_points(number).classification))
         records = [
             (int(record.record_id), base64.b64encode(bytes(record.record_data_bytes())).decode())
             for record in (*header.vlrs, *(getattr(header, "evlrs", None) or ()))
             if record.user_id == "LASF_Projection"
         ]
-    return {"count": count, "classes": classes, "records": records}
+        bounds = [*map(float, header.mins), *map(float, header.maxs)]
+    return {"count": count, "classes": classes, "records": records, "bounds": bounds}
 
 
-def decode_points(path: Path, stride: int, classes: list[int] | None) -> Iterator[NDArray[np.float64]]:
-    """Coordinates (N, 3) of the points of some classes (None: of all), piece by piece, of every `stride` the first."""
+def decode_points(path: Path, classes: list[int] | None, places: Places) -> Iterator[NDArray[np.float64]]:
+    """Coordinates (N, 3) of the points of some classes (None: of all), piece by piece."""
     found: dict[int, int] = {}
     used = 0
-    with open_las(path) as reader:
+    with open_las(path, threads=not places.places) as reader:
         header = reader.header
-        count = int(header.point_count)
-        size = PIECE if stride == 1 else CHUNK
+        total, at = int(header.point_count), 0
         wanted = None if classes is None else np.isin(np.arange(256), classes)
-        for start in range(0, count, size * stride):
-            limit_time(min(size, count - start))
-            if stride > 1:
+        for start, number in places.ranges(total):
+            limit_time(max(number, CHUNK))
+            if start != at:
                 reader.seek(start)
-            points = reader.read_points(min(size, count - start))
-            if len(points) < min(size, count - start):
-                ends = start + len(points)
-                raise ValueError(f"it ends after {ends:,} of {count:,} points: it was cut off; copy it again")
+            points = reader.read_points(number)
+            at = start + len(points)
+            if len(points) < number:
+                raise ValueError(f"it ends after {at:,} of {total:,} points: it was cut off; copy it again")
             raw = points.array
             if wanted is not None:
                 kinds = np.asarray(points.classification)
@@ -166,7 +196,7 @@ def decode_points(path: Path, stride: int, classes: list[int] | None) -> Iterato
                 np.multiply(raw[name], header.scales[axis], out=xyz[:, axis])
                 xyz[:, axis] += header.offsets[axis]
             yield xyz
-    if classes is not None and not used and stride == 1:
+    if classes is not None and not used and places == Places():
         raise NoneOfClass(without_points(classes, found))
 
 

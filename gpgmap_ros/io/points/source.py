@@ -22,6 +22,12 @@ PIECE = 1_000_000
 """Points at a time."""
 
 
+MOST_PLACES, LEAST_EACH = 512, 500
+"""Of a sample: places all over a file, and points at each."""
+SPARED, LEAST_SAMPLE = 20, 100_000
+"""Of a file that is decoded one point in so many is enough, but no fewer than the other number."""
+Bounds = tuple[float, float, float, float, float, float]
+"""Smallest x, y, z, then largest."""
 MAX_COORDINATE = 1e9
 """Metres. A coordinate beyond it is none: no system has such, and cells could not be counted there."""
 READING_ERRORS = (
@@ -47,6 +53,9 @@ class PointSource:
     read: all pieces, or of every `stride` the first; note: for people, such as the class used
     left_out: points without usable coordinates in the pieces read last
     decoder_bytes: memory of the process that decodes the file, where there is one
+    read_range: the pieces of a range of points (first, count), where the format allows it
+    read_places: so many points each at so many places all over the file, where decoding is worth sparing
+    bounds: what the header says of the extent, None where it does not
     """
 
     path: Path
@@ -56,16 +65,33 @@ class PointSource:
     note: str = ""
     left_out: int = 0
     decoder_bytes: int = 0
+    read_range: Callable[[int, int], Iterator[Array]] | None = field(default=None, repr=False)
+    read_places: Callable[[int, int], Iterator[Array]] | None = field(default=None, repr=False)
+    bounds: Bounds | None = None
 
-    def pieces(self) -> Iterator[Array]:
-        """All points, in order, (N, 3) in the file's coordinates; PointFileError where it turns out to be damaged."""
-        yield from self._careful(1)
+    def pieces(self, first: int = 0, count: int | None = None) -> Iterator[Array]:
+        """All points, in order, (N, 3) in the file's coordinates; PointFileError where it turns out to be damaged.
+
+        first, count: a range of the points, where the source has `read_range`
+        """
+        if count is None:
+            yield from self._careful(self.read(1))
+        elif self.read_range is None:
+            raise ValueError(f"{self.path}: can only be read from its beginning to its end")
+        else:
+            yield from self._careful(self.read_range(first, count))
 
     def sample(self, max_points: int) -> Array:
         """About `max_points` points from all over the file. PointFileError where there is none."""
         stride = 1 if self.count is None else max(1, self.count // max(max_points, 1))
-        sample = self._read_sample(max_points, stride)
-        if not len(sample) and stride >= 4:  # the few points of a rare class may lie between the pieces
+        if self.read_places is not None and self.count is not None and stride > 1:
+            max_points = min(max_points, max(self.count // SPARED, LEAST_SAMPLE))
+            each = max(max_points // MOST_PLACES, LEAST_EACH)
+            places = self._careful(self.read_places(max(max_points // each, 1), each))
+            sample = np.concatenate([np.empty((0, 3)), *places])
+        else:
+            sample = self._read_sample(max_points, stride)
+        if not len(sample) and stride > 1:  # the few points of a rare class may lie between the pieces
             sample = self._read_sample(max_points, 1)
         if not len(sample):
             raise NoPointsError(f"{self.path}: the file has no points")
@@ -73,7 +99,7 @@ class PointSource:
 
     def _read_sample(self, max_points: int, stride: int) -> Array:
         kept, total = [np.empty((0, 3))], 0
-        for piece in self._careful(max(1, stride // 4)):
+        for piece in self._careful(self.read(max(1, stride // 4))):
             part = piece[:: min(stride, 4)]
             kept.append(part)
             total += len(part)
@@ -83,10 +109,10 @@ class PointSource:
                 kept, total = [np.concatenate(kept)[::2]], -(-total // 2)
         return np.concatenate(kept)
 
-    def _careful(self, stride: int) -> Iterator[Array]:
+    def _careful(self, pieces: Iterator[Array]) -> Iterator[Array]:
         self.left_out = 0
         try:
-            for piece in self.read(stride):
+            for piece in pieces:
                 # most pieces need no closer look; NaN makes both comparisons false
                 if len(piece) and not (piece.min() >= -MAX_COORDINATE and piece.max() <= MAX_COORDINATE):
                     good = (np.abs(piece) <= MAX_COORDINATE).all(axis=1)

@@ -1,0 +1,231 @@
+"""The files of a survey before it begins: scanned, compared with each other, and divided into parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpgmap_ros.apps.survey_plan import SAMPLE, Plan, SurveyError, clean_sample, plan_sample
+from gpgmap_ros.apps.survey_runner import LocalRunner, Runner, Task
+from gpgmap_ros.apps.survey_tasks import PART_POINTS, FileScan, FileStamp, PartSource, scan_file, stamp_of
+from gpgmap_ros.config import Config
+from gpgmap_ros.io.geotiff import Crs
+from gpgmap_ros.io.points import PointFileError
+
+LEAST_SAMPLE = 2_000
+"""Points from each file, however many files there are."""
+FAR_SIDES = 10.0
+"""Longer sides of all other files by which one is too far from them: its scale, offset or zone is another."""
+
+
+class MixedSystemsError(SurveyError):
+    """Files in different coordinate systems: which."""
+
+
+@dataclass(frozen=True)
+class SurveyRequest:
+    """What the user asked for.
+
+    config, given: settings, and the names of those that are not to be estimated
+    epsg: of the coordinates, 0 where the files say it; classes: of LAS points
+    keep_outliers: map also points far from all others
+    leave_out: go on without files that are damaged, change, are there twice or lie elsewhere; else they end the run
+    """
+
+    files: tuple[Path, ...]
+    config: Config
+    given: frozenset[str] = frozenset()
+    epsg: int = 0
+    classes: tuple[int, ...] | None = None
+    keep_outliers: bool = False
+    leave_out: bool = False
+
+    def record(self) -> dict[str, Any]:
+        """In plain JSON, to tell whether a later run asks for the same."""
+        return {
+            "files": [str(path.resolve()) for path in self.files],
+            "settings": str(self.config),
+            "given": sorted(self.given),
+            "crs": self.epsg,
+            "classes": self.classes,
+            "keep_outliers": self.keep_outliers,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedFile:
+    """A file that is used, as `plan.json` keeps it."""
+
+    number: int
+    stamp: FileStamp
+    count: int | None
+    ranges: bool
+    bounds: tuple[float, ...] | None
+    decoder_bytes: int
+
+    def parts(self, classes: tuple[int, ...] | None) -> list[PartSource]:
+        """What its points are divided into."""
+        bounds: Any = self.bounds
+        if not self.ranges or self.count is None:
+            return [PartSource(self.number, 0, self.stamp, classes, bounds=bounds)]
+        starts = range(0, max(self.count, 1), PART_POINTS)
+        return [
+            PartSource(
+                self.number, k, self.stamp, classes, first, None if len(starts) == 1 else PART_POINTS, bounds
+            )
+            for k, first in enumerate(starts)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A survey that can begin. notes: about the files, for people; warnings: for the summary; missing: left out"""
+
+    plan: Plan
+    files: tuple[PlannedFile, ...]
+    crs: Crs
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def prepare(
+    request: SurveyRequest, runner: Runner, progress: Callable[[float], None] = lambda share: None
+) -> Prepared:
+    """Scan all files, check that they belong together, and estimate the settings from samples of them.
+
+    PointFileError, SurveyError where they do not; progress: told the share that is done
+    """
+    scans, problems = scan_files(request, runner, progress)
+    crs, warnings = common_crs(scans)
+    good, doubtful = compare_files(scans)
+    problems += doubtful
+    if problems and not request.leave_out:
+        raise PointFileError("; ".join(problems))
+    with_points = [scan for scan in good if not scan.empty]
+    if not with_points:
+        raise SurveyError("; ".join([*problems, *(scan.empty for scan in good)]))
+    names = ", ".join(scan.stamp.path for scan in good)
+    counts = [scan.count for scan in with_points]
+    points = None if None in counts else sum(count or 0 for count in counts)
+    sample = clean_sample(np.concatenate([scan.sample for scan in with_points]), names)
+    planned = plan_sample(sample, points, names, request.config, set(request.given))
+    order = {path_for(path, runner): number for number, path in reversed(list(enumerate(request.files)))}
+    return Prepared(
+        planned,
+        tuple(planned_file(order[scan.stamp.path], scan) for scan in with_points),
+        crs,
+        tuple(sorted({scan.note for scan in with_points if scan.note})),
+        (*warnings, *(scan.empty for scan in good if scan.empty)),
+        tuple(problems),
+    )
+
+
+def planned_file(number: int, scan: FileScan) -> PlannedFile:
+    return PlannedFile(number, scan.stamp, scan.count, scan.ranges, scan.bounds, scan.decoder_bytes)
+
+
+def scan_files(
+    request: SurveyRequest, runner: Runner, progress: Callable[[float], None]
+) -> tuple[list[FileScan], list[str]]:
+    """What headers and samples say, in the order of the files, and what is wrong with those that can't be read."""
+    points = max(SAMPLE // len(request.files), LEAST_SAMPLE)
+    tasks = [
+        Task(f"scan-{number}", scan_file, (path_for(path, runner), request.epsg, request.classes, points))
+        for number, path in enumerate(request.files)
+    ]
+    scans: dict[str, FileScan] = {}
+    problems: dict[str, str] = {}
+    for done, outcome in enumerate(runner.run(tasks)):
+        progress((done + 1) / len(tasks))
+        if outcome.error is None:
+            scans[outcome.task.name] = outcome.value
+        elif isinstance(outcome.error, PointFileError):
+            problems[outcome.task.name] = str(outcome.error)
+        else:
+            raise outcome.error
+    names = [task.name for task in tasks]
+    if len(problems) == len(names):
+        raise PointFileError("; ".join(problems[name] for name in names))
+    return [scans[name] for name in names if name in scans], [problems[n] for n in names if n in problems]
+
+
+def path_for(path: Path, runner: Runner) -> str:
+    """As the user named it, where messages come from this process; workers of a cluster have another folder."""
+    return str(path if isinstance(runner, LocalRunner) else path.resolve())
+
+
+def common_crs(scans: Sequence[FileScan]) -> tuple[Crs, list[str]]:
+    """The coordinate system of all files; MixedSystemsError where they differ."""
+    known = {scan.crs.label: scan for scan in scans if scan.crs.label}
+    if len(known) > 1:
+        named = ", ".join(f"{scan.stamp.path} in {label}" for label, scan in known.items())
+        raise MixedSystemsError(
+            f"the files have different coordinate systems: {named}. Convert them first, or set one with --crs"
+        )
+    silent = [scan.stamp.path for scan in scans if not scan.crs.label]
+    warnings = [f"assumed to be in {next(iter(known))}: {', '.join(silent)}"] if known and silent else []
+    return (next(iter(known.values())).crs if known else Crs()), warnings
+
+
+def compare_files(scans: Sequence[FileScan]) -> tuple[list[FileScan], list[str]]:
+    """The files that belong together, and what is wrong with the others: there twice, or far from the rest."""
+    problems: list[str] = []
+    first: dict[str, FileScan] = {}
+    good: list[FileScan] = []
+    for scan in scans:
+        twin = first.setdefault(scan.digest, scan)
+        if twin is not scan and not scan.empty:
+            problems.append(f"{scan.stamp.path}: has the same points as {twin.stamp.path}: name it once")
+        else:
+            good.append(scan)
+    far = {id(scan) for scan in distant_files(good)}
+    problems += [
+        f"{scan.stamp.path}: lies far from all other files (around x {np.median(scan.sample[:, 0]):.0f}"
+        f" y {np.median(scan.sample[:, 1]):.0f}): its scale, offset or zone is another; map it on its own"
+        for scan in good
+        if id(scan) in far
+    ]
+    return [scan for scan in good if id(scan) not in far], problems
+
+
+def distant_files(scans: Sequence[FileScan]) -> list[FileScan]:
+    """Files whose middle is farther from the middle of all than ten times the size of the rest. Needs three files."""
+    scans = [scan for scan in scans if len(scan.sample)]
+    if len(scans) < 3:
+        return []
+    middles = np.array([np.median(scan.sample[:, :2], axis=0) for scan in scans])
+    sizes = np.array(
+        [np.ptp(np.percentile(scan.sample[:, :2], (2, 98), axis=0), axis=0).max() for scan in scans]
+    )
+    distance = np.abs(middles - np.median(middles, axis=0)).max(axis=1)
+    half = distance <= np.median(distance)
+    side = max(float((distance[half] + sizes[half]).max()), 1e-6)
+    far = distance > FAR_SIDES * side
+    return [scan for scan, is_far in zip(scans, far, strict=True) if is_far] if far.mean() < 0.5 else []
+
+
+def refresh_files(
+    files: Sequence[PlannedFile], request: SurveyRequest, runner: Runner
+) -> tuple[PlannedFile, ...]:
+    """The files of an earlier plan; those that have changed since then are scanned again."""
+    fresh: list[PlannedFile] = []
+    for file in files:
+        path = path_for(request.files[file.number], runner)
+        try:
+            now = stamp_of(path)
+        except OSError:
+            raise PointFileError(f"{path}: no such file: the unfinished run was planned with it") from None
+        if (now.size, now.modified) == (file.stamp.size, file.stamp.modified):
+            fresh.append(replace(file, stamp=now))
+            continue
+        arguments = (path, request.epsg, request.classes, LEAST_SAMPLE)
+        for outcome in runner.run([Task(f"scan-again-{file.number}", scan_file, arguments)]):
+            if outcome.error is not None:
+                raise outcome.error
+            fresh.append(planned_file(file.number, outcome.value))
+    return tuple(fresh)

@@ -1,0 +1,247 @@
+"""Surveys in this process: files that are not what they should be, and runs that were stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from survey_case import assert_same_map, hills, map_files, write_tiles
+
+from gpgmap_ros.apps import survey_layers, survey_run, survey_tasks
+from gpgmap_ros.apps.survey_files import MixedSystemsError
+from gpgmap_ros.apps.survey_plan import SurveyError
+from gpgmap_ros.apps.survey_runner import LocalRunner, Outcome, Task
+from gpgmap_ros.io.points import PointFileError
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Path]:
+    """Four good files, and the folder of their map."""
+    folder = tmp_path_factory.mktemp("plain")
+    files = write_tiles(folder / "tiles")
+    summary = map_files(files, folder / "out")
+    assert summary["points"]["used"] == 16_000
+    assert not (folder / "out" / ".survey").exists(), "scratch goes with success"
+    return files, folder / "out"
+
+
+def test_a_damaged_file_is_refused_or_left_out(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
+    files, _ = plain
+    bad = tmp_path / "bad.npz"
+    bad.write_bytes(files[0].read_bytes()[:1000])
+    with pytest.raises(PointFileError, match=r"bad\.npz: cannot be read"):
+        map_files([*files, bad], tmp_path / "refused")
+    summary = map_files([*files, bad], tmp_path / "out", leave_out=True)
+    assert [text.split(":")[0] for text in summary["missing"]] == [str(bad)]
+    assert_same_map(plain[1], tmp_path / "out")
+
+
+def test_points_that_turn_out_damaged_later_leave_the_whole_file_out(
+    plain: tuple[list[Path], Path], tmp_path: Path
+) -> None:
+    files, _ = plain
+    text = tmp_path / "late.xyz"
+    np.savetxt(text, hills(4000, (0.0, 100.0), 9), fmt="%.3f")
+    with text.open("a") as file:
+        file.write("no number here\n")
+    request = {"leave_out": True}
+    (tmp_path / "out").mkdir()
+    with pytest.raises(PointFileError, match=r"late\.xyz: cannot be read"):
+        map_files([*files, text], tmp_path / "out2")
+    summary = map_files([*files, text], tmp_path / "out", **request)
+    assert "late.xyz" in summary["missing"][0]
+    assert_same_map(plain[1], tmp_path / "out")
+
+
+def test_the_same_points_twice_are_named(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
+    files, _ = plain
+    with np.load(files[1]) as file:
+        np.savez_compressed(tmp_path / "copy.npz", **file)
+    with pytest.raises(
+        PointFileError, match=r"copy\.npz: has the same points as .*tile_1\.npz: name it once"
+    ):
+        map_files([*files, tmp_path / "copy.npz"], tmp_path / "refused")
+    summary = map_files([*files, tmp_path / "copy.npz"], tmp_path / "out", leave_out=True)
+    assert "copy.npz" in summary["missing"][0]
+    assert_same_map(plain[1], tmp_path / "out")
+
+
+def test_empty_tiles_are_named_and_cost_nothing(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
+    files, _ = plain
+    np.savez(tmp_path / "empty.npz", xyz=np.empty((0, 3)), epsg=32611)
+    summary = map_files([*files, tmp_path / "empty.npz"], tmp_path / "out")
+    assert any("empty.npz: the file has no points" in text for text in summary["warnings"])
+    assert_same_map(plain[1], tmp_path / "out")
+
+
+def test_a_flier_at_five_thousand_kilometres_is_named(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
+    files, _ = plain
+    with np.load(files[2]) as file:
+        far = np.vstack([file["xyz"], [[5e6, -5e6, 250.0]]])
+    np.savez(tmp_path / "far.npz", xyz=far, epsg=32611)
+    summary = map_files([*files[:2], tmp_path / "far.npz", files[3]], tmp_path / "out")
+    assert any("1 point lies far from all others (x 5000000.0" in text for text in summary["warnings"])
+    assert_same_map(plain[1], tmp_path / "out")
+
+
+def test_mixed_coordinate_systems_are_refused_with_names(tmp_path: Path) -> None:
+    for name, epsg in (("a", 32611), ("b", 32612)):
+        np.savez(tmp_path / f"{name}.npz", xyz=hills(500, (0.0, 0.0), epsg), epsg=epsg)
+    with pytest.raises(MixedSystemsError, match=r"a\.npz in EPSG:32611, .*b\.npz in EPSG:32612"):
+        map_files([tmp_path / "a.npz", tmp_path / "b.npz"], tmp_path / "out", leave_out=True)
+
+
+def test_a_wrong_scale_in_a_header_is_named(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
+    laspy = pytest.importorskip("laspy")
+    files, _ = plain
+    header = laspy.LasHeader(point_format=6, version="1.4")
+    header.offsets, header.scales = [0.0, 0.0, 0.0], [0.001] * 3
+    las = laspy.LasData(header)
+    las.x, las.y, las.z = hills(4000, (0.0, 100.0), 7).T
+    las.write(tmp_path / "scale.las")
+    data = bytearray((tmp_path / "scale.las").read_bytes())
+    data[131:139] = np.array([0.01]).tobytes()  # of x, behind the coordinates of the header
+    (tmp_path / "scale.las").write_bytes(data)
+    with pytest.raises(PointFileError, match=r"scale\.las: its header says x from .* scale or offset"):
+        map_files([*files, tmp_path / "scale.las"], tmp_path / "refused")
+    summary = map_files([*files, tmp_path / "scale.las"], tmp_path / "out", leave_out=True)
+    assert "scale.las" in summary["missing"][0]
+    assert_same_map(plain[1], tmp_path / "out")
+
+
+def test_a_file_in_other_units_lies_far_from_the_others(
+    plain: tuple[list[Path], Path], tmp_path: Path
+) -> None:
+    files, _ = plain
+    np.savez(tmp_path / "feet.npz", xyz=hills(4000, (4e5, 0.0), 8), epsg=32611)
+    with pytest.raises(PointFileError, match=r"feet\.npz: lies far from all other files"):
+        map_files([*files, tmp_path / "feet.npz"], tmp_path / "refused")
+
+
+def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path) -> None:
+    files = write_tiles(tmp_path / "tiles", 2, 500)
+
+    class Changing(LocalRunner):
+        """Something else writes into the first file after it was scanned."""
+
+        def run(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
+            for task in tasks:
+                if task.function is survey_tasks.sum_points:
+                    os.utime(files[0], ns=(1, 1))
+                yield from super().run([task])
+
+    with pytest.raises(PointFileError, match=r"tile_0\.npz: changed while it was read"):
+        map_files(files, tmp_path / "refused", Changing())
+    summary = map_files(files, tmp_path / "out", Changing(), leave_out=True)
+    assert summary["points"]["used"] == 1000, "the stamp of the second scan is the file's own"
+
+
+class Stopping(LocalRunner):
+    """Ctrl-C after so many tasks of a kind."""
+
+    def __init__(self, function: Any, after: int) -> None:
+        self._function, self._left = function, after
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
+        for task in tasks:
+            if task.function is self._function:
+                if not self._left:
+                    raise KeyboardInterrupt
+                self._left -= 1
+            yield from super().run([task])
+
+
+def test_a_stopped_run_goes_on_and_computes_nothing_twice(
+    plain: tuple[list[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, out = plain[0], tmp_path / "out"
+    computed: list[str] = []
+    for name in ("write_part", "solve_window"):
+        real = getattr(survey_tasks, name)
+        monkeypatch.setattr(
+            survey_tasks,
+            name,
+            lambda *a, _real=real, _name=name, **k: (computed.append(_name), _real(*a, **k))[1],
+        )
+    with pytest.raises(KeyboardInterrupt):
+        map_files(files, out, Stopping(survey_tasks.sum_points, 3))
+    assert json.loads((out / "run.json").read_text())["status"] == "interrupted"
+    with pytest.raises(KeyboardInterrupt):
+        map_files(files, out, Stopping(survey_tasks.solve_survey_window, 1), resume=True)
+    summary = map_files(files, out, resume=True)
+    assert summary["status"] == "complete"
+    assert computed.count("write_part") == len(files)
+    assert computed.count("solve_window") == 2
+    assert_same_map(plain[1], out)
+
+
+def test_a_run_goes_on_only_with_what_it_was_asked_for(tmp_path: Path) -> None:
+    files, out = write_tiles(tmp_path / "tiles", 2, 500), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        map_files(files, out, Stopping(survey_tasks.sum_points, 1))
+    with pytest.raises(SurveyError, match="the unfinished run had other files, keep_outliers"):
+        map_files(files[:1], out, resume=True, keep_outliers=True)
+    with pytest.raises(SurveyError, match="there is no unfinished run"):
+        map_files(files, tmp_path / "nothing", resume=True)
+
+
+def test_a_file_that_was_repaired_meanwhile_is_read_again(tmp_path: Path) -> None:
+    files, out = write_tiles(tmp_path / "tiles", 2, 500), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        map_files(files, out, Stopping(survey_tasks.solve_survey_window, 0))
+    np.savez(files[1], xyz=hills(700, (100.0, 0.0), 5), epsg=32611)
+    summary = map_files(files, out, resume=True)
+    assert summary["points"]["used"] == 1200
+
+
+def test_a_large_map_is_written_in_sheets_with_a_virtual_raster(
+    plain: tuple[list[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rasterio = pytest.importorskip("rasterio")
+    monkeypatch.setattr(survey_layers, "NPZ_CELLS", 10_000)
+    monkeypatch.setattr(survey_run, "NPZ_CELLS", 10_000)
+    monkeypatch.setattr(survey_layers, "SHEET", 256)
+    map_files(plain[0], tmp_path / "out")
+    layers = tmp_path / "out" / "layers"
+    assert sorted(path.name for path in (layers / "elevation").iterdir()) == [
+        "elevation_000_000.tif", "elevation_000_001.tif",
+    ]  # fmt: skip
+    assert not (tmp_path / "out" / "map.npz").exists()
+    for name in ("elevation", "slope"):
+        with (
+            rasterio.open(layers / f"{name}.vrt") as sheets,
+            rasterio.open(plain[1] / f"layers/{name}.tif") as one,
+        ):
+            assert sheets.bounds == one.bounds
+            np.testing.assert_allclose(sheets.read(1), one.read(1), rtol=1e-5)
+
+
+def test_points_in_any_order_go_through_a_tree_of_sums(
+    plain: tuple[list[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every part reaches into every tile: they are added up level by level before windows are solved."""
+    monkeypatch.setattr(survey_run, "FAN_IN", 2)
+    xyz = np.concatenate([np.load(path)["xyz"] for path in plain[0]])
+    parts = np.array_split(np.random.default_rng(0).permutation(xyz), 10)
+    files = [tmp_path / f"part_{k}.npz" for k in range(len(parts))]
+    for file, part in zip(files, parts, strict=True):
+        np.savez(file, xyz=part, epsg=32611)
+    merged: list[str] = []
+
+    class Counting(LocalRunner):
+        def run(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
+            for task in tasks:
+                merged.extend([task.name] if task.function is survey_tasks.merge_sums else [])
+                yield from super().run([task])
+
+    summary = map_files(files, tmp_path / "out", Counting())
+    assert merged == [f"merge-0-{k}" for k in range(5)]
+    assert summary["points"]["used"] == len(xyz)
+    with np.load(plain[1] / "map.npz") as one, np.load(tmp_path / "out" / "map.npz") as other:
+        error = np.abs(one["elevation"] - other["elevation"])
+    assert np.nanmax(error) < 0.02, "the trend and the noise are those of another sample"
