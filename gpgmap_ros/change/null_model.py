@@ -30,8 +30,9 @@ CLIP, UNMISTAKABLE = 20.0, 10.0
 robust ones of the average beyond which ground is left out of the error model."""
 ROBUST_NU = 4.0
 """Degrees of freedom until what changed has been left out: it would pass for heavy tails."""
-AROUND_SCORE, AROUND_CELLS = 1.5, 2
-"""What is left out with it: neighbours that differ so much, and so many cells around these."""
+AROUND_SCORE, AROUND_CELLS, MARGIN_CELLS = 3.0, 6, 2
+"""What is left out with it: neighbours that differ so much, up to so many cells away, and some cells around these.
+Errors of a strip reach far, and must not be left out with a change that they touch."""
 EIGHT = np.ones((3, 3), dtype=bool)
 
 
@@ -144,5 +145,6 @@ def set_aside(averages: list[Array], stable: Mask) -> Mask:
     """Ground whose averaged differences are unmistakably no error, and what lies around it."""
     scores = [values / (np.median(np.abs(values[stable])) / 0.6745) for values in averages]
     far = np.max(np.abs(scores), axis=0) > UNMISTAKABLE
-    grown = ndimage.binary_propagation(far, EIGHT, far | (np.abs(scores[0]) > AROUND_SCORE))
-    return np.asarray(ndimage.binary_dilation(grown, EIGHT, iterations=AROUND_CELLS))
+    near = far | (np.abs(scores[0]) > AROUND_SCORE)
+    grown = ndimage.binary_dilation(far, EIGHT, iterations=AROUND_CELLS, mask=near)
+    return np.asarray(ndimage.binary_dilation(grown, EIGHT, iterations=MARGIN_CELLS))

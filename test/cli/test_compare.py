@@ -7,12 +7,14 @@ import json
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from made_maps import SHAPE, make_errors, make_ground, make_map, mound
 
+from gpgmap_ros.cli.main import main
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.map_products import write_map_npz
 from gpgmap_ros.mapping import GPGMap
@@ -22,6 +24,21 @@ from gpgmap_ros.storage.atomic import write_json
 def write_map(path: Path, gpgmap: GPGMap, epsg: int = 0) -> Path:
     write_map_npz(path, gpgmap, Crs(epsg))
     return path
+
+
+Refuse = Callable[..., str]
+
+
+@pytest.fixture
+def refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refuse:
+    """Calls the command in this process, and gives the last line of its refusal."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> str:
+        assert main(["compare", *map(str, arguments)]) == 2
+        return capsys.readouterr().err.splitlines()[-1]
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -54,23 +71,20 @@ def test_compare_writes_layers_numbers_and_a_page(gpgmap, tmp_path: Path, maps: 
 
 
 def test_an_earlier_result_is_replaced_only_when_asked(
-    gpgmap, tmp_path: Path, maps: tuple[Path, Path]
+    refuse: Refuse, tmp_path: Path, maps: tuple[Path, Path]
 ) -> None:
     folder = tmp_path / "old"
     folder.mkdir()
     write_json(folder / "run.json", {"kind": "comparison"})
-    refused = gpgmap("compare", *maps, "--out", "old", code=2)
-    assert "use --overwrite" in refused.stderr
+    assert "use --overwrite" in refuse(*maps, "--out", "old")
     assert json.loads((folder / "run.json").read_text()) == {"kind": "comparison"}
     # a call that fails leaves it as well
-    gpgmap("compare", maps[0], "nothing.npz", "--out", "old", "--overwrite", code=2)
+    refuse(maps[0], "nothing.npz", "--out", "old", "--overwrite")
     assert json.loads((folder / "run.json").read_text()) == {"kind": "comparison"}
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.txt").write_text("mine")
-    assert (
-        "contains other files" in gpgmap("compare", *maps, "--out", "foreign", "--overwrite", code=2).stderr
-    )
+    assert "contains other files" in refuse(*maps, "--out", "foreign", "--overwrite")
 
 
 def bad_inputs(tmp_path: Path, maps: tuple[Path, Path]) -> dict[str, tuple[Path, str]]:
@@ -103,28 +117,29 @@ def bad_inputs(tmp_path: Path, maps: tuple[Path, Path]) -> dict[str, tuple[Path,
     "case", ["resolution", "crs", "no map", "run without a map", "no run", "elsewhere", "missing"]
 )
 def test_bad_input_is_named_in_one_sentence(
-    gpgmap, tmp_path: Path, maps: tuple[Path, Path], case: str
+    refuse: Refuse, tmp_path: Path, maps: tuple[Path, Path], case: str
 ) -> None:
     path, expected = bad_inputs(tmp_path, maps)[case]
     before = maps[0]
     if case == "crs":
         before = write_map(tmp_path / "home.npz", make_map(make_ground(np.random.default_rng(3))), epsg=25832)
     before_files = sorted(tmp_path.rglob("*"))
-    refused = gpgmap("compare", before, path, "--out", "result", code=2)
-    message = refused.stderr.splitlines()[-1]
+    message = refuse(before, path, "--out", "result")
     assert message.startswith("gpgmap compare: ")
     assert expected in message
     assert sorted(tmp_path.rglob("*")) == before_files
 
 
-def test_a_run_that_is_being_written_is_refused(gpgmap, tmp_path: Path, maps: tuple[Path, Path]) -> None:
+def test_a_run_that_is_being_written_is_refused(
+    refuse: Refuse, tmp_path: Path, maps: tuple[Path, Path]
+) -> None:
     run = tmp_path / "running"
     run.mkdir()
     write_json(run / "run.json", {"kind": "replay", "status": "running"})
     (run / "map.npz").write_bytes(maps[1].read_bytes())
     with open(run / ".gpgmap.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert "is being written" in gpgmap("compare", maps[0], run, code=2).stderr
+        assert "is being written" in refuse(maps[0], run)
 
 
 def test_kill_leaves_nothing_half_written(executables: Path, tmp_path: Path, maps: tuple[Path, Path]) -> None:
