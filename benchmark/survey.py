@@ -139,7 +139,7 @@ def measure_rates(folder: Path, tiles: list[Path], settings: list[str]) -> None:
     xyz = np.concatenate([laspy.read(path).xyz for path in tiles])
     offset = xyz.mean(axis=0).round()
     npz = folder / "points.npz"
-    np.savez(npz, xyz=(xyz - offset).astype(np.float32), offset=offset)
+    np.savez(npz, xyz=np.ascontiguousarray(xyz - offset, dtype=np.float32), offset=offset)
     count = len(xyz)
     del xyz
     print("one process on one core, points per second of a processor:")

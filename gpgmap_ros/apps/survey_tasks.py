@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import os
 import secrets
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -259,6 +260,8 @@ class SolvedWindow:
 
 
 OVERVIEW = "overview_"
+_SOLVING = threading.Lock()
+"""A window is solved by several threads; two at once in one process are slower than one after the other."""
 
 
 def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int | None) -> SolvedWindow:
@@ -269,7 +272,8 @@ def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int
         return there
     model = load_model(scratch, digest)
     parts = [PartIndex(Path(name), entries, {}) for name, entries in job.parts]
-    part = solve_window(model, job.grid, job.rows, job.columns, places_by_tile(parts), Workers(threads))
+    with _SOLVING:
+        part = solve_window(model, job.grid, job.rows, job.columns, places_by_tile(parts), Workers(threads))
     give_back()
     small: dict[str, NDArray[np.float32]] = {}
     layers: dict[str, NDArray[Any]] = {}
