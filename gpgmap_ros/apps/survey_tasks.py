@@ -81,6 +81,7 @@ class FileScan:
 
     count: points, None where only reading tells; ranges: whether parts of it can be read
     bounds: as in the header, None where it has none; sample: (N, 3); digest: of count and sample
+    places: (P, 3) of the sample, as dense as the file is everywhere
     empty: why there are no points, where there are none
     """
 
@@ -92,26 +93,34 @@ class FileScan:
     bounds: Bounds | None
     decoder_bytes: int
     sample: Array
+    places: Array
     digest: str
     empty: str = ""
 
 
-def scan_file(path: str, epsg: int, classes: tuple[int, ...] | None, points: int) -> FileScan:
-    """Read the header and a sample of so many points. PointFileError where the file can't be read."""
+def scan_file(path: str, epsg: int, classes: tuple[int, ...] | None, points: int, whole: bool) -> FileScan:
+    """Read the header and a sample of so many points. PointFileError where the file can't be read.
+
+    whole: decode all of the file for the sample, else a part of it
+    """
     if not Path(path).exists():
         raise PointFileError(f"{path}: no such file")
     stamp = stamp_of(path)
     source = open_points(Path(path), epsg, classes)
-    sample, empty = np.empty((0, 3)), ""
+    sample = places = np.empty((0, 3))
+    empty = ""
     try:
-        sample = np.ascontiguousarray(source.sample(points))
+        if whole:
+            sample = places = source.sample(points)
+        else:
+            sample, places = source.sample_places(points)
     except NoPointsError as error:
         empty = str(error)
     check_extent(path, source.bounds, sample)
     digest = hashlib.sha256(f"{source.count} ".encode() + sample.tobytes()).hexdigest()
     return FileScan(
         stamp, source.count, source.crs, source.note, source.read_range is not None, source.bounds,
-        source.decoder_bytes, sample, digest, empty,
+        source.decoder_bytes, sample, places, digest, empty,
     )  # fmt: skip
 
 

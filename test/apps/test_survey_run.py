@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from survey_case import assert_same_map, hills, map_files, write_tiles
 
-from gpgmap_ros.apps import survey_layers, survey_run, survey_tasks
-from gpgmap_ros.apps.survey_files import MixedSystemsError
+from gpgmap_ros.apps import survey_files, survey_layers, survey_run, survey_tasks
+from gpgmap_ros.apps.survey_files import MixedSystemsError, SurveyRequest, prepare
 from gpgmap_ros.apps.survey_plan import SurveyError
 from gpgmap_ros.apps.survey_runner import LocalRunner, Outcome, Task
+from gpgmap_ros.config import Config
 from gpgmap_ros.io.points import PointFileError
 
 
@@ -245,3 +246,29 @@ def test_points_in_any_order_go_through_a_tree_of_sums(
     with np.load(plain[1] / "map.npz") as one, np.load(tmp_path / "out" / "map.npz") as other:
         error = np.abs(one["elevation"] - other["elevation"])
     assert np.nanmax(error) < 0.02, "the trend and the noise are those of another sample"
+
+
+def test_a_sample_of_places_gives_the_density_of_the_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of large LAZ files only the beginnings of chunks are decoded, where points follow each other closely."""
+    laspy = pytest.importorskip("laspy")
+    rng = np.random.default_rng(3)
+    files = []
+    for number in range(3):  # 90,000 points on 300 x 100 m each, flown in lines: 3 for each square metre
+        along = np.sort(rng.uniform(0.0, 300.0, 90_000))
+        xyz = np.column_stack([along, rng.uniform(0.0, 100.0, 90_000) + 100.0 * number, 0.01 * along])
+        header = laspy.LasHeader(point_format=6, version="1.4")
+        header.offsets, header.scales = [0.0, 0.0, 0.0], [0.001] * 3
+        las = laspy.LasData(header)
+        las.x, las.y, las.z = xyz.T
+        las.write(tmp_path / f"line_{number}.laz")
+        files.append(tmp_path / f"line_{number}.laz")
+    request = SurveyRequest(tuple(files), Config())
+    exact = prepare(request, LocalRunner()).plan
+    monkeypatch.setattr(survey_files, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(survey_files, "SAMPLE", 60_000)
+    few = prepare(request, LocalRunner()).plan
+    assert exact.density == pytest.approx(3.0, rel=0.1)
+    assert few.density == pytest.approx(3.0, rel=0.3)
+    assert few.config.mapping.resolution == exact.config.mapping.resolution == 1.0
