@@ -36,6 +36,7 @@ OTHER = "sys_platform != 'linux' or platform_machine != 'x86_64'"
 EXTRAS = {
     "open3d": [f"open3d-cpu>=0.19; {X86_LINUX}", f"open3d>=0.19; {OTHER}"],
     "lidar": ["small-gicp>=1.0"],
+    "gps": ["pyproj>=3.6"],
     "survey": ["dask>=2024.8", "distributed>=2024.8"],
     "graph": ["gtsam>=4.3"],
     "viewer": ["rerun-sdk>=0.20"],
@@ -55,7 +56,7 @@ setup(
     packages=find_packages(include=["gp_core", "gp_core.*", "gpgmap_ros", "gpgmap_ros.*"]),
     package_data={
         "gp_core": ["py.typed"],
-        "gpgmap_ros": ["py.typed", "data/*", "report/page.*", "report/script/*.js"],
+        "gpgmap_ros": ["py.typed", "data/*", "report/page.*", "report/change.*", "report/script/*.js"],
     },
     data_files=share_files(),
     python_requires=">=3.11",

@@ -1,12 +1,14 @@
 """The node under load, between real processes over DDS: what arrives, what is used, how old a map is when it arrives.
 
-python benchmark/node_load.py                  10 Hz, 30 Hz and a slow subscriber, 20 s each
+python benchmark/node_load.py                  one scan a second, 10 Hz, 30 Hz and a slow subscriber, 20 s each
+python benchmark/node_load.py --set mapping.kernel:=matern32     with other settings of the node
 python benchmark/node_load.py --soak 30        30 minutes of driving, three times as fast: resident memory
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -36,9 +38,29 @@ class Result:
     latency_median: float
     latency_p95: float
     memory: list[float]
+    cpu: float
+    """Seconds of processor time that the node took, its start not counted."""
 
 
-def run(rate: float, points: int, seconds: float, slow_subscriber: bool, speed: float = 0.5) -> Result:
+@dataclass(frozen=True)
+class Scenario:
+    """What is sent to the node, and how it is set."""
+
+    name: str
+    rate: float
+    points: int
+    slow_subscriber: bool = False
+    publish_rate: float = 10.0
+
+
+def run(
+    rate: float,
+    points: int,
+    seconds: float,
+    slow_subscriber: bool,
+    speed: float = 0.5,
+    parameters: tuple[str, ...] = (),
+) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         logs = Path(folder)
         environment = isolated_ros_environment(logs)
@@ -50,6 +72,7 @@ def run(rate: float, points: int, seconds: float, slow_subscriber: bool, speed: 
                 "--ros-args",
                 "-p",
                 f"map_folder:={logs / 'maps'}",
+                *(word for parameter in parameters for word in ("-p", parameter)),
             ],
             environment,
             logs / "node.log",
@@ -61,6 +84,8 @@ def run(rate: float, points: int, seconds: float, slow_subscriber: bool, speed: 
         publisher = None
         try:
             recorder.next_event(60.0)
+            wait_for_node(recorder)
+            before = processor_time(node.pid)
             publisher = Child(
                 "publisher", [*module, "benchmark._cloud_publisher", "--rate", str(rate), "--points", str(points),
                               "--seconds", str(seconds), "--speed", str(speed)],
@@ -68,6 +93,7 @@ def run(rate: float, points: int, seconds: float, slow_subscriber: bool, speed: 
             )  # fmt: skip
             maps, diagnostics, memory = follow(node, recorder, publisher, seconds, slow_subscriber)
             sent = publisher.next_event(60.0)["sent"]
+            cpu = processor_time(node.pid) - before
         finally:
             for child in (publisher, recorder, node):
                 if child is not None:
@@ -82,7 +108,20 @@ def run(rate: float, points: int, seconds: float, slow_subscriber: bool, speed: 
         float(np.median(latency)) if latency else float("nan"),
         float(np.percentile(latency, 95)) if latency else float("nan"),
         memory,
+        cpu,
     )
+
+
+def wait_for_node(recorder: Child) -> None:
+    """Until its diagnostics say that it maps: what it compiles and reads before is not its load."""
+    while "poses from" not in recorder.next_event(120.0).get("diagnostics", {}):
+        pass
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of processor time of a process, all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def follow(
@@ -121,6 +160,8 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--points", type=int, default=131_072)
+    parser.add_argument("--only", default="", help="scenarios whose names contain this")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME:=VALUE", help="parameters of the node")
     parser.add_argument(
         "--soak", type=float, help="minutes of driving at 10 Hz and 0.5 m/s, replayed three times as fast"
     )
@@ -135,18 +176,23 @@ def main() -> None:
         )
         return
     print(
-        f"{arguments.points} points per cloud, 200 x 200 cells, {arguments.seconds:.0f} s each,"
-        " publisher and subscriber on the same cores"
+        f"200 x 200 cells, {arguments.seconds:.0f} s each, publisher and subscriber on the same cores\n"
+        "scenario                 points  sent  used  shed  maps/s  latency median, p95 (ms)"
+        "  node: CPU per cloud (ms)  memory (MB)"
     )
-    print("scenario          sent  received  used  shed  maps/s  latency median  p95 (ms)")
-    for name, rate, slow in (
-        ("10 Hz", 10.0, False),
-        ("30 Hz", 30.0, False),
-        ("10 Hz, slow sub.", 10.0, True),
+    for scenario in (
+        Scenario("one scan per second", 1.0, 15_000),
+        Scenario("10 Hz", 10.0, arguments.points),
+        Scenario("10 Hz, slow subscriber", 10.0, arguments.points, slow_subscriber=True),
+        Scenario("30 Hz", 30.0, arguments.points, publish_rate=5.0),
     ):
-        r = run(rate, arguments.points, arguments.seconds, slow)
-        print(f"{name:<16} {r.sent:5d} {r.received:9d} {r.used:5d} {r.shed:5d} {r.maps_per_second:7.1f}"
-              f" {1e3 * r.latency_median:15.0f} {1e3 * r.latency_p95:9.0f}", flush=True)  # fmt: skip
+        if arguments.only not in scenario.name:
+            continue
+        given = (f"publish_rate:={scenario.publish_rate}", *arguments.set)
+        r = run(scenario.rate, scenario.points, arguments.seconds, scenario.slow_subscriber, parameters=given)
+        print(f"{scenario.name:<23} {scenario.points:7d} {r.sent:5d} {r.used:5d} {r.shed:5d} {r.maps_per_second:7.1f}"
+              f" {1e3 * r.latency_median:15.0f} {1e3 * r.latency_p95:9.0f} {1e3 * r.cpu / max(r.used, 1):24.0f}"
+              f" {max(r.memory, default=0.0):12.0f}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -236,11 +236,8 @@ def _restore_lower(A: Array, diagonal: Array) -> None:
 
 
 def _zero_upper(A: Array) -> None:
-    n = A.shape[0]
-    for i in range(0, n, _BLOCK):
-        block = A[i : i + _BLOCK, i : i + _BLOCK]
-        block[np.triu_indices(block.shape[0], 1)] = 0.0
-        A[i : i + _BLOCK, i + _BLOCK :] = 0.0
+    for j, column in enumerate(A.T):  # contiguous in Fortran order; indices of the triangle would take longer
+        column[:j] = 0.0
 
 
 def _require_done(info: Any) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -87,7 +88,7 @@ class Parametrised:
     @property
     def theta(self) -> Array:
         """(P,) the free hyperparameters: logarithms of the positive ones, the signed ones as they are."""
-        parts = [_encode(self._value(p), p) for p in self._free()]
+        parts = [_encode(self._value(p), p) for p in self._free]
         parts += [child.theta for child in self._children()]
         return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -95,7 +96,7 @@ class Parametrised:
     def bounds(self) -> Array:
         """(P, 2) lower and upper bound of each entry of theta, in the space of theta."""
         parts = []
-        for p in self._free():
+        for p in self._free:
             pairs = self._own_bounds(p, self._value(p).size)
             if pairs is None:
                 pairs = np.tile(np.log(WIDE) if p.kind == "positive" else SIGNED, (self._value(p).size, 1))
@@ -114,7 +115,7 @@ class Parametrised:
     def ranges(self, data: DataScale) -> list[Range]:
         """One range per entry of theta: where it is searched for, given data of this scale."""
         rows: list[Range] = []
-        for p in self._free():
+        for p in self._free:
             value = self._value(p).ravel()
             units = self._units(p, value, data)
             if p.kind == "positive":
@@ -150,7 +151,7 @@ class Parametrised:
     @property
     def theta_names(self) -> tuple[str, ...]:
         """One name per entry of theta. Where siblings share a name, all are prefixed: k0.scale, k1.scale."""
-        own = [name for p in self._free() for name in _entry_names(self._prefix() + p.name, self._value(p))]
+        own = [name for p in self._free for name in _entry_names(self._prefix() + p.name, self._value(p))]
         groups = [own, *(list(child.theta_names) for child in self._children())]
         bases = [base for group in groups for base in {name.split("[")[0] for name in group}]
         if len(set(bases)) == len(bases):
@@ -160,7 +161,7 @@ class Parametrised:
     @property
     def signed(self) -> tuple[bool, ...]:
         """Per entry of theta: whether it is the parameter itself rather than its logarithm."""
-        own = [p.kind == "signed" for p in self._free() for _ in range(self._value(p).size)]
+        own = [p.kind == "signed" for p in self._free for _ in range(self._value(p).size)]
         return (*own, *(sign for child in self._children() for sign in child.signed))
 
     def with_theta(self, theta: Any) -> Self:
@@ -168,7 +169,7 @@ class Parametrised:
         theta = as_vector(theta, "theta", self.n_theta)
         values: dict[str, Any] = {}
         at = 0
-        for p in self._free():
+        for p in self._free:
             old = self._value(p)
             part = theta[at : at + old.size].reshape(old.shape)
             values[p.name] = np.exp(part) if p.kind == "positive" else part
@@ -230,11 +231,12 @@ class Parametrised:
             children.append(child.with_params(**part) if part else child)
         return new._with_children(tuple(children))
 
-    @property
+    @cached_property
     def n_theta(self) -> int:
         """P, the number of free hyperparameters."""
-        return sum(self._value(p).size for p in self._free()) + sum(c.n_theta for c in self._children())
+        return sum(self._value(p).size for p in self._free) + sum(c.n_theta for c in self._children())
 
+    @cached_property
     def _free(self) -> list[Parameter]:
         free = []
         for p in self.parameters:
@@ -244,7 +246,7 @@ class Parametrised:
         return free
 
     def _is_free(self, name: str) -> bool:
-        return any(p.name == name for p in self._free())
+        return any(p.name == name for p in self._free)
 
     def _value(self, parameter: Parameter) -> Array:
         return np.asarray(getattr(self, parameter.name), dtype=np.float64)

@@ -6,6 +6,7 @@ PURPOSES = {
     "rosbags": "to read and write recordings",
     "apsw": "to read recordings",
     "small_gicp": "for LiDAR odometry (pose_source: lidar)",
+    "pyproj": "to georeference maps by GPS",
     "dask": "for surveys on several processes or machines (the extra `survey`)",
     "distributed": "for surveys on several processes or machines (the extra `survey`)",
 }

@@ -14,7 +14,9 @@ from gp_core.grid.blocks import Blocks
 from gp_core.grid.hyperparameters import Fit, fit
 from gp_core.grid.interpolation import DEGREE
 from gp_core.grid.local_noise import LocalNoise, estimate_noise, residual_squares
+from gp_core.grid.local_scale import LocalScale, estimate_scale
 from gp_core.grid.marginal_likelihood import MarginalLikelihood
+from gp_core.grid.noise_level import estimate_noise_level
 from gp_core.grid.observations import Intake, Observations, as_points, as_positions
 from gp_core.grid.posterior import GridPosterior
 from gp_core.grid.prior import Prior
@@ -39,6 +41,12 @@ _MIN_HELD_OUT: Final = 50
 """Points with which an interval of 95 % can be judged at all."""
 _NOISE_CONVERGED: Final = 0.02
 """Largest change of a logarithmic noise factor at which learning them ends."""
+_LEVEL_RENEW: Final = 2.0
+"""Growth of the data that makes the noise level worth estimating again."""
+_LEVEL_KEPT: Final = 0.5
+"""Change of its logarithm that is not worth solving the map again for."""
+_MOST_LEVERAGE: Final = 0.95
+"""Of a point on the map at itself: what is more is error of the variance."""
 _TREND_RENEW: Final = 1.1
 """Growth of the data that makes the trend worth estimating again."""
 _TREND_TILES: Final = 36
@@ -53,7 +61,7 @@ class GridGP:
 
     The same calls give the same bits on one machine, with any number of threads. Another CPU, or the same points in
     another order, rounds differently: means and gradients then agree within 0.01 posterior standard deviations and
-    variances within 1 % (docs/grid_gp.md, section 7).
+    variances within 1 % (docs/grid_gp.md, section 8).
 
     grid: the cells at which the posterior is wanted
     kernel: stationary kernel on (x, y), in metres; its variance is that of the terrain about the mean
@@ -95,6 +103,7 @@ class GridGP:
         self._solved: Surface | None
         self._trend: TrendEstimate
         self._observations: Observations
+        self._scale: LocalScale | None
         information = expected_information(grid, kernel, self.noise_variance)
         self._set_prior(make_prior(kernel, None, self._tolerance, information))
         self._start(grid, half_life)
@@ -213,6 +222,8 @@ class GridGP:
             self._mark_changes()
         before = data.statistics
         data.move(self.grid.shift(int(cells_y), int(cells_x)))
+        if self._scale is not None:
+            self._scale = self._scale.copy_to(data.statistics.x, data.statistics.y)
         self._solved = None
         if solved is not None:
             self._draw_changes()
@@ -246,11 +257,12 @@ class GridGP:
             mean, variances = self._trend.add_to(means, variances, self._basis.on_cells(self.grid))
         else:
             mean = means[0]
+        scale = self.scale_layer
         return GridPosterior(
             mean=mean[0] + self._observations.statistics.reference,
-            variance=variances[0].copy(),
+            variance=variances[0] * scale + self._unfollowed_layer,
             gradient=np.stack([mean[1], mean[2]], axis=-1),
-            gradient_variance=np.stack([variances[1], variances[2]], axis=-1),
+            gradient_variance=np.stack([variances[1] * scale, variances[2] * scale], axis=-1),
             grid=self.grid,
         )
 
@@ -273,13 +285,13 @@ class GridGP:
         """E[f] (N,) at any points xy (N, 2); with `return_std` also the standard deviation of f."""
         mean, variance = self._predict(xy)
         height = mean[0] + self._observations.statistics.reference
-        return (height, np.sqrt(variance[0])) if return_std else height
+        return (height, np.sqrt(self._scaled_variance(xy, variance[0]))) if return_std else height
 
     def predict_gradient(self, xy: Any, return_std: bool = False) -> Any:
         """E[df/dx, df/dy] (N, 2) at any points xy (N, 2); with `return_std` also their deviations (N, 2)."""
         mean, variance = self._predict(xy)
         gradient = np.ascontiguousarray(mean[1:].T)
-        return (gradient, np.sqrt(variance[1:].T)) if return_std else gradient
+        return (gradient, np.sqrt((variance[1:] * self._scale_at(xy)).T)) if return_std else gradient
 
     def block_means(self, blocks: Blocks, degree: int = DEGREE) -> Array:
         """(K, degree + 1, degree + 1) the mean on each of these blocks, sum over a, b of out[a, b] t^a s^b.
@@ -332,7 +344,9 @@ class GridGP:
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be a probability between 0 and 1, got {level}")
         mean, scale, degrees = self._predict_points(xy)
-        reach = scale * student_t.reach(self._observations.noise.nominal(level), degrees)
+        reach = scale * student_t.reach(
+            student_t.nominal_level(self._observations.noise.levels, level), degrees
+        )
         return mean - reach, mean + reach
 
     def log_density(self, xy: Any, z: Any) -> Array:
@@ -343,27 +357,103 @@ class GridGP:
 
     @property
     def has_learned_noise(self) -> bool:
-        """Whether points are weighted by factors that `learn_noise` found."""
-        return not np.isinf(self._observations.noise.shape)
+        """Whether `learn_noise` or `learn_scale` was called."""
+        return self._scale is not None or not np.isinf(self._observations.noise.shape)
+
+    @property
+    def noise_level(self) -> float:
+        """Factor on all noise variances as they were given, with which the surface is solved; 1 unless learned."""
+        return self._observations.noise.scale
+
+    @property
+    def raw_variance_layer(self) -> Array:
+        """(ny, nx) variance of the height under the prior as it is, without the factors of `learn_scale`."""
+        self._solve()
+        return np.asarray(self._surface.variance_layers[0])
+
+    @property
+    def _unfollowed_layer(self) -> Array | float:
+        """(ny, nx) variance of the relief at edges and faces that the surface can't follow; 0 before `learn_scale`."""
+        return 0.0 if self._scale is None else self._scale.unfollowed_on_grid(self.grid.x, self.grid.y)
+
+    def set_noise_level(self, level: float) -> None:
+        """Weight all points by a noise level that is known, as from the whole of which this map is a part."""
+        data = self._observations
+        data.set_noise(LocalNoise(data.statistics.x, data.statistics.y, scale=positive(level, "level")))
+        self._level_count = np.inf
+
+    @property
+    def scale_layer(self) -> Array:
+        """(ny, nx) factor on the variances of height and slope that `learn_scale` found; 1 before."""
+        if self._scale is None:
+            return np.ones(self.grid.shape)
+        return np.asarray(self._scale.on_grid(self.grid.x, self.grid.y))
 
     def measured_noise_at(self, xy: Any) -> tuple[Array, Array]:
         """As `noise_at`, for points that came with variances of their own: of a point like those around xy (N, 2)."""
         xy = as_positions(xy)
-        return self._observations.measured_noise(xy[:, 0], xy[:, 1])
+        x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
+        noise, degrees = self._observations.measured_noise(x, y)
+        if self._scale is None:
+            return noise, degrees
+        return noise * self._scale.at(x, y), self._scale.degrees_at(x, y)
 
     def measured_interval(self, xy: Any, level: float = 0.95) -> tuple[Array, Array]:
         """As `predict_interval`, for points that came with variances of their own."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be a probability between 0 and 1, got {level}")
         mean, scale, degrees = self.measured_heights(xy)
-        reach = scale * student_t.reach(self._observations.noise.nominal(level), degrees)
+        levels = self._observations.noise.levels if self._scale is None else self._scale.levels
+        reach = scale * student_t.reach(student_t.nominal_level(levels, level), degrees)
         return mean - reach, mean + reach
 
     def measured_heights(self, xy: Any) -> tuple[Array, Array, Array]:
         """Mean, scale and degrees of freedom (N,) of the Student t distribution of the height of such a point."""
-        mean, std = self.predict(xy, return_std=True)
         noise, degrees = self.measured_noise_at(xy)
-        return mean, np.sqrt(std**2 + noise), degrees
+        mean, variance = self._predict(xy)
+        height = mean[0] + self._observations.statistics.reference
+        if self._scale is None:
+            return height, np.sqrt(variance[0] + noise), degrees
+        carried = self._carried(variance[0]) * self._scale_at(xy)
+        return height, self._scale.width * np.sqrt(carried + noise), degrees
+
+    def learn_scale(self) -> LocalScale:
+        """Learn how large noise is against relief, and by place how far all variances are from what the points show.
+
+        The first is one factor on all noise variances (gp_core.grid.noise_level), estimated again when the data have
+        doubled. The second leaves the surface as it is (gp_core.grid.local_scale). Only statistics are needed; call
+        it again when the map has grown. Variances of height and slope, `measured_noise_at` and what follows from it
+        use the result. Not together with `learn_noise`.
+        """
+        data = self._observations
+        if self.count == 0.0:
+            raise ValueError("there are no data to learn the noise from: update the map first")
+        if self.count > _LEVEL_RENEW * self._level_count:
+            self._learn_level()
+        self._solve()
+        s = data.effective()
+        squares = residual_squares(s, self._block_means())
+        found = estimate_scale(s, squares, self._known_variances(s), 1.0 / self.noise_level)
+        if self._scale is not None:
+            found.keep_shape(self._scale)
+        self._scale = found
+        return found
+
+    def calibrate_by_own(self, xy: Any, z: Any, variance: Any) -> None:
+        """Learn the distribution of points about the map from some that are in it, each predicted without itself.
+
+        xy, z, variance: as they were given to `update`; a few thousand of them, spread evenly. After `learn_scale`
+        """
+        if self._scale is None:
+            raise ValueError("the scale is not known yet: call learn_scale first")
+        points = as_points(xy, z, variance)
+        mean, total = self._predict(points.xy)
+        x, y = np.ascontiguousarray(points.xy[:, 0]), np.ascontiguousarray(points.xy[:, 1])
+        noise = self.noise_level * (points.variance + self._observations.unresolved)
+        leverage = np.clip(self._carried(total[0]) / noise, 0.0, _MOST_LEVERAGE)
+        error = points.z - self._observations.statistics.reference - mean[0]
+        # Without itself a point is predicted with error / (1 - h) and variance v / (1 - h): v + r = r / (1 - h).
+        self._scale.calibrate(error / np.sqrt((1.0 - leverage) * noise * self._scale.at(x, y)))
 
     def learn_noise(self, *, max_rounds: int = 8, keep_within: float = 0.0) -> LocalNoise:
         """Estimate a noise factor for every block, and weight the points by it, old ones and new.
@@ -443,6 +533,42 @@ class GridGP:
                 )
         self._solver = make_solver(prior, self._tiles)
 
+    def _learn_level(self) -> None:
+        """Weight all points by the noise level that their statistics show, if it is another than the present one."""
+        data = self._observations
+        self._level_count = self.count
+        found = estimate_noise_level(data.effective(), self.kernel)
+        if found is not None and abs(np.log(found)) > _LEVEL_KEPT:
+            level = LocalNoise(data.statistics.x, data.statistics.y, scale=self.noise_level * found)
+            data.set_noise(level)
+
+    def _known_variances(self, s: Statistics) -> Array:
+        """(J, I) variance of the surface in every block with points: of the cell at its middle, which is solved."""
+        x, y = (
+            np.clip((axis.middles - low) / self.grid.resolution, 0.0, count - 1.0).astype(np.int64)
+            for axis, low, count in zip((s.x, s.y), self.grid.origin, self.grid.shape[::-1], strict=True)
+        )
+        return self._carried(self._surface.variance_layers[0][np.ix_(y, x)])
+
+    def _carried(self, variance: Array) -> Array:
+        """Of the variance of a height, what the lattice carries: the rest is in the noise of the points already."""
+        return np.asarray(np.maximum(variance - self.prior.unresolved, 0.5 * variance))
+
+    def _scale_at(self, xy: Any) -> Array | float:
+        """Factor (N,) on the variances at points xy (N, 2)."""
+        if self._scale is None:
+            return 1.0
+        xy = as_positions(xy)
+        return np.asarray(self._scale.at(np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])))
+
+    def _scaled_variance(self, xy: Any, variance: Array) -> Array:
+        """Variances (N,) of the height at points xy (N, 2), as `learn_scale` has them."""
+        if self._scale is None:
+            return variance
+        xy = as_positions(xy)
+        x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
+        return np.asarray(variance * self._scale.at(x, y) + self._scale.unfollowed_at(x, y))
+
     def _has_lattice_of(self, other: GridGP) -> bool:
         return other.prior.spacing == self.prior.spacing and other.kernel == self.kernel
 
@@ -455,6 +581,8 @@ class GridGP:
         self._observations = Observations(
             grid, prior.spacing, reference, prior.unresolved, half_life, self._workers
         )
+        self._scale = None
+        self._level_count = 0.0
         self._reset()
 
     def _reset(self) -> None:

@@ -62,15 +62,6 @@ class LocalNoise:
         out.degrees[to_y, to_x] = self.degrees[from_y, from_x]
         return out
 
-    def nominal(self, level: float) -> float:
-        """Nominal level of the interval that contains the given share of the points held out."""
-        M = self.levels.size
-        if M == 0:
-            return level
-        # As many of M + 1 gaps: a new point is as likely to fall into any of them.
-        share = np.arange(M + 2) / (M + 1)
-        return float(np.interp(level, share, np.concatenate([[0.0], self.levels, [1.0]])))
-
     def at(self, x: Array, y: Array) -> tuple[Array, Array]:
         """Factor and degrees (N,) at points; those of a place without points outside the window."""
         column, row = self.x.locate(x)[0], self.y.locate(y)[0]

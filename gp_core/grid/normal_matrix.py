@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from gp_core import blas
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
 from gp_core.grid.products import copy_columns, multiply
@@ -59,13 +60,23 @@ def first_moments(heights: Array) -> Array:
 
 
 def safe_inverse(P: Array) -> Array:
-    """P^-1 by eigenvalues, those that round-off made negative raised to its level: the prior bounds them."""
+    """P^-1 in float64 by Cholesky; where round-off made P indefinite, by eigenvalues raised to its level.
+
+    The rows are scaled first: P is graded by what the data say of each mode.
+    """
     scale = np.sqrt(np.abs(np.diagonal(P)))
-    value, vector = np.linalg.eigh(P / scale / scale[:, None])
+    scaled = np.asfortranarray(P / scale / scale[:, None])
+    L = scaled.copy(order="F")
+    if blas.factorise(L) == 0:
+        blas.invert_triangle(L)
+        blas.multiply_triangle(L)
+        inverse = np.tril(L) + np.tril(L, -1).T
+        if np.isfinite(inverse).all():
+            return np.asarray(inverse / scale / scale[:, None])
+    value, vector = np.linalg.eigh(scaled)
     value = np.maximum(value, 1e-13 * value[-1])
     half = vector / np.sqrt(value) / scale[:, None]
-    inverse: Array = half @ half.T
-    return inverse
+    return np.asarray(half @ half.T)
 
 
 @compiled()

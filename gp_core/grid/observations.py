@@ -152,7 +152,7 @@ class Observations:
     def blocks(self) -> Blocks:
         """The statistics with fading applied and the noise variances as they were given."""
         s = self.effective()
-        if np.isinf(self.noise.shape):
+        if np.isinf(self.noise.shape) and self.noise.scale == 1.0:
             return blocks_of(s)
         as_given = s.copy_to(s.x, s.y)
         as_given.scale_noise(1.0 / self.noise.factor)

@@ -38,11 +38,14 @@ def save_blocks(path: Path, blocks: Blocks, values: Mapping[str, Any]) -> None:
         **values,
     }
     text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
-    content = {"header": text, **{name: np.ascontiguousarray(getattr(blocks, name)) for name in _SHAPES}}
+    content: dict[str, Any] = {
+        "header": text,
+        **{name: np.ascontiguousarray(getattr(blocks, name)) for name in _SHAPES},
+    }
     staged = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.new")
     try:
         with open(staged, "xb") as file:
-            np.savez(file, checksum=_checksum(content), **content)  # type: ignore[arg-type]
+            np.savez(file, checksum=_checksum(content), **content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(staged, path)

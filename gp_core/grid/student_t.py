@@ -32,3 +32,15 @@ def log_density(x: Array, degrees: Array) -> Array:
     tails = gammaln(0.5 * (n + 1.0)) - gammaln(0.5 * n) - 0.5 * np.log(n * np.pi)
     tails = tails - 0.5 * (n + 1.0) * np.log1p(x**2 / n)
     return np.asarray(np.where(normal, -0.5 * (x**2 + np.log(2.0 * np.pi)), tails))
+
+
+def nominal_level(levels: Array, level: float) -> float:
+    """Nominal level of the interval that contains the share `level` of points.
+
+    levels: (M,) of the intervals that just hold each of M points, growing; without any, the level itself
+    """
+    if levels.size == 0:
+        return level
+    # As many of M + 1 gaps: a new point is as likely to fall into any of them.
+    share = np.arange(levels.size + 2) / (levels.size + 1)
+    return float(np.interp(level, share, np.concatenate([[0.0], levels, [1.0]])))

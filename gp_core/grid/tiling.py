@@ -66,6 +66,7 @@ class TileField:
     stale: (tiles_y, tiles_x) tiles whose data have changed since they were solved
     empty: (tiles_y, tiles_x) tiles without data in their domain, for which the prior holds
     fallbacks: number of tiles so far that were solved in float64 because float32 failed
+    hard: (tiles_y, tiles_x) tiles for which it has failed: they are solved in float64 at once from then on
     """
 
     def __init__(self, model: TileModel, y: Axis, x: Axis) -> None:
@@ -73,6 +74,7 @@ class TileField:
         self.tiling = Tiling.covering(model, y, x)
         self.stale: Mask = np.zeros(self.tiling.shape, dtype=np.bool_)
         self.empty: Mask = np.ones(self.tiling.shape, dtype=np.bool_)
+        self.hard: Mask = np.zeros(self.tiling.shape, dtype=np.bool_)
         self.fallbacks = 0
 
     def domain(self, j: int, i: int) -> tuple[int, int]:
@@ -123,12 +125,14 @@ class TileField:
         self.stale[:] = True
         self.stale[new_y, new_x] = stale[old_y, old_x]
         self.fallbacks = old.fallbacks
+        self.hard[new_y, new_x] = old.hard[old_y, old_x]
         for new, before in zip(self._results(), old._results(), strict=True):
             new[new_y, new_x] = before[old_y, old_x]
 
     def jobs(self, images: Images, statistics: Statistics, gain: float) -> list[Job]:
         """Jobs that solve all stale tiles, in any order and on any thread; each returns its number of fallbacks."""
         self._forget(self.stale & self.empty)
+        self.hard &= ~self.empty
         todo = self.rows(self.stale & ~self.empty)
         self.stale = np.zeros_like(self.stale)
         return [
@@ -144,12 +148,15 @@ class TileField:
         self, j: int, columns: Integers, images: Images, statistics: Statistics, gain: float
     ) -> int:
         """Solve tiles of row j; returns the number of fallbacks."""
-        if self._attempt(j, columns, images):
-            return 0
-        # One tile has failed: solve the others in float32 all the same.
-        failed = [int(i) for i in columns if not self._attempt(j, np.array([i], dtype=np.int32), images)]
+        easy, failed = columns[~self.hard[j, columns]], columns[self.hard[j, columns]].tolist()
+        if easy.size and not self._attempt(j, easy, images):
+            # One tile has failed: solve the others in float32 all the same.
+            failed += [
+                i for i in easy.tolist() if not self._attempt(j, np.array([i], dtype=np.int32), images)
+            ]
         for i in failed:
             self._solve_safely(j, i, images, statistics, gain)
+        self.hard[j, failed] = True
         return len(failed)
 
     def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
@@ -157,7 +164,7 @@ class TileField:
         raise NotImplementedError
 
     def _solve_safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> None:
-        """Solve one tile by eigenvalues in float64, which does not fail."""
+        """Solve one tile in float64, from tables with which P can't be indefinite."""
         raise NotImplementedError
 
     def _results(self) -> list[Any]:

@@ -48,8 +48,7 @@ class VarianceField(TileField):
 
     def _solve_safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> None:
         P = normal_matrix(self.model, domain_weights(self, j, i, statistics, gain))
-        out = np.zeros(self.prior_pairs.size)
-        np.add.at(out, self.model.pair.ravel(), safe_inverse(P).ravel())
+        out = np.bincount(self.model.pair.ravel(), safe_inverse(P).ravel(), minlength=self.prior_pairs.size)
         self.pairs[j, i] = out.reshape(self.prior_pairs.shape)
 
 

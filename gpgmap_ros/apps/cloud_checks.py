@@ -28,6 +28,8 @@ MAX_RANGES = 200
 """Clouds whose ranges are looked at."""
 SCAN_DURATION = 0.1
 """Seconds that a scan takes at most, where its points have no times: most LiDARs spin at 10 Hz or faster."""
+MISSING_SHARE = 0.02
+"""Share of the clouds before which some are missing from which on that is said."""
 NOTICED_SHIFT = 0.01
 """Metres; smaller motion within a scan is below the noise of the sensors."""
 
@@ -50,6 +52,11 @@ class CloudChecks:
 
     def __len__(self) -> int:
         return len(self._stamps)
+
+    @property
+    def newest(self) -> int | None:
+        """Stamp of the newest cloud."""
+        return max(self._stamps, default=None)
 
     def add_cloud(self, cloud: Cloud) -> None:
         self._fields = self._fields or list(cloud.fields)
@@ -100,8 +107,11 @@ class CloudChecks:
         if len(gaps) and (gaps <= 0.0).any():
             text = f"{int((gaps <= 0.0).sum())} clouds are not newer than the one before"
             yield Finding("stamps", WRONG, text, "check the driver's clock")
-        if len(gaps) and gaps.max() > 5.0 * max(period, 1e-3):
-            text = f"clouds are missing: the longest gap is {gaps.max():.2f} s"
+        if len(gaps) and (
+            gaps.max() > 5.0 * max(period, 1e-3) or np.mean(gaps > 1.5 * period) > MISSING_SHARE
+        ):
+            missing = int(np.sum(np.round(gaps[gaps > 1.5 * period] / max(period, 1e-3)) - 1.0))
+            text = f"clouds are missing, about {missing}: the longest gap is {gaps.max():.2f} s"
             yield Finding("stamps", NOTE, text, "was the disk or the network too slow?")
         delay = float(np.median(np.array(self._received) - np.array(self._stamps))) / NANOSECONDS
         if abs(delay) > 1.0:

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.metadata
 import importlib.util
+import math
 import os
 import platform
 import shutil
@@ -17,6 +18,7 @@ from gp_core.compiled import cache_folder
 from gpgmap_ros import __version__
 from gpgmap_ros.apps.cloud_checks import CloudChecks, drive_findings
 from gpgmap_ros.apps.replay import MAX_WAITING, PATIENCE
+from gpgmap_ros.apps.sensor_checks import ClockChecks, gps_findings, imu_findings
 from gpgmap_ros.apps.topic_selection import (
     TopicRequest,
     TopicSelection,
@@ -29,6 +31,8 @@ from gpgmap_ros.diagnostics import GOOD, NOTE, WRONG, Finding
 from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.recordings import Decoder, Recording
 from gpgmap_ros.sensing import CloudError, decode_cloud
+from gpgmap_ros.sensing.gps import GpsTrack
+from gpgmap_ros.sensing.messages import gps_fix, newest_stamp
 from gpgmap_ros.sensing.sources import insert_message
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, TransformUnavailable
 from gpgmap_ros.sensing.waiting import DroppedCloud, LocatedCloud, PoseQueue
@@ -157,7 +161,10 @@ def _recording(paths: list[Path], wish: TopicRequest, config: Config) -> Iterato
             choice = select_topics(recording, wish, config.map_frame, config.base_frame)
         except (TopicSelectionError, CloudError, BagError) as error:
             yield Finding(
-                "choice", WRONG, str(error), "--topic, --odom, --tf and --still decide what is used"
+                "choice",
+                WRONG,
+                str(error),
+                "--topic, --odom, --tf, --imu, --gps and --still decide what is used",
             )
             yield from (Finding("damage", WRONG, text) for text in recording.losses)
             return
@@ -168,7 +175,8 @@ def _recording(paths: list[Path], wish: TopicRequest, config: Config) -> Iterato
 
 
 def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Iterator[Finding]:
-    decoder, source, checks = Decoder(), recorded_source(choice, config.drive), CloudChecks(config)
+    decoder, checks, clocks, gps = Decoder(), CloudChecks(config), ClockChecks(), GpsTrack()
+    source = recorded_source(choice, config.drive, math.radians(config.imu.max_tilt))
     now = 0
     poses = PoseQueue(source, PATIENCE, lambda: now, MAX_WAITING, config.deskew)
     received = 0
@@ -177,7 +185,12 @@ def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Ite
         now = message.time
         if message.topic != choice.topic:
             try:
-                insert_message(source, decoder(message), message.topic)
+                decoded = decoder(message)
+                clocks.add(message.topic, newest_stamp(decoded), message.time)
+                if message.topic == choice.gps_topic:
+                    gps.insert(gps_fix(decoded, message.topic))
+                else:
+                    insert_message(source, decoded, message.topic)
             except (BagError, ValueError) as error:
                 bad.append(str(error))
             _check_poses(poses.ready(), checks)
@@ -193,6 +206,7 @@ def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Ite
             bad.append(str(error))
             continue
         received = message.time
+        clocks.add(message.topic, cloud.stamp, message.time)
         checks.add_cloud(cloud)
         poses.put(cloud)
         _check_poses(poses.ready(), checks)
@@ -202,6 +216,9 @@ def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Ite
         return
     _check_poses(poses.end(), checks)
     yield from checks.findings(choice)
+    yield from clocks.findings(choice.topic)
+    yield from imu_findings(choice, source, checks.newest)
+    yield from gps_findings(gps, choice.gps_topic)
     yield from _drives(recording, choice, config)
 
 
@@ -218,9 +235,8 @@ def _check_poses(outcomes: Iterator[LocatedCloud | DroppedCloud], checks: CloudC
 def _drives(recording: Recording, choice: TopicSelection, config: Config) -> Iterator[Finding]:
     """Look at the poses of the whole recording, not only at those of its beginning."""
     decoder, poses = Decoder(), recorded_source(choice, config.drive)
-    for message in (
-        recording.messages(choice.topics - {choice.topic}) if choice.topics != {choice.topic} else ()
-    ):
+    poses_only = choice.topics - {choice.topic, choice.imu_topic, choice.gps_topic}
+    for message in recording.messages(poses_only) if poses_only else ():
         with contextlib.suppress(BagError, ValueError):
             insert_message(poses, decoder(message), message.topic)
     yield from drive_findings(poses.breaks, poses.outliers)

@@ -7,11 +7,7 @@ scale; yaw and translation only with `yaw_only`), and the errors are the distanc
 **RPE.** For every pair of poses that are `distance` metres of true way apart, the error of the motion between them:
 translation in per cent of the distance, rotation in degrees per metre, both as RMSE.
 
-**Closures.** Of every pair of submaps that was compared, the truth says where b lies in a. A comparison is *possible*
-if the true places of the two submaps are closer than `reach` metres. An accepted closure is *right* if it is possible
-and its pose differs from the true one by less than `right_m` and `right_deg`. Precision is the share of the accepted
-that are right; recall the share of the possible comparisons that were accepted and are right; both also for every
-threshold on the probability. Pairs at whose times the truth says nothing are left out and counted.
+**Closures.** See closure_evaluation.py.
 """
 
 from __future__ import annotations
@@ -23,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from gpgmap_ros.apps.closure_evaluation import closure_errors, read_true_submaps
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import Trajectory
-from gpgmap_ros.mapping.submaps import align_with_gravity
 
 
 class EvaluationError(ValueError):
@@ -36,11 +32,10 @@ class EvaluationError(ValueError):
 
 @dataclass(frozen=True)
 class Rules:
-    """gap: seconds; distance: metres, for RPE; reach, right_m: metres; right_deg: degrees; see above"""
+    """gap: seconds; distance: metres, for RPE; right_m, right_deg: of a right closure; see above"""
 
     gap: float = 1.0
     distance: float = 10.0
-    reach: float = 20.0
     right_m: float = 1.0
     right_deg: float = 3.0
     yaw_only: bool = False
@@ -125,66 +120,6 @@ def rms(values: NDArray[np.floating]) -> float:
     return float(np.sqrt(np.mean(np.square(values))))
 
 
-def closure_errors(
-    closures: list[dict[str, Any]], submaps: list[Any], truth: Trajectory, rules: Rules
-) -> dict[str, Any]:
-    """Errors of the closures against the truth. submaps: with id, first_stamp and T_map_submap"""
-    true: dict[int, Array] = {}
-    for item in submaps:
-        T = truth.at(int(item.first_stamp), rules.gap)
-        if T is not None:
-            true[item.id] = align_with_gravity(T)
-    judged, unknown = [], 0
-    for closure in closures:
-        if closure["a"] not in true or closure["b"] not in true:
-            unknown += 1
-            continue
-        T_true = inverse(true[closure["a"]]) @ true[closure["b"]]
-        error = inverse(T_true) @ np.array(closure["T_a_b"])
-        distance = float(np.linalg.norm(error[:3, 3]))
-        turn = float(np.degrees(Rotation.from_matrix(error[:3, :3]).magnitude()))
-        near = bool(np.hypot(*T_true[:2, 3]) <= rules.reach)
-        judged.append(
-            {
-                "a": closure["a"], "b": closure["b"], "accepted": closure["accepted"],
-                "probability": closure["probability"], "possible": near,
-                "right": near and distance <= rules.right_m and turn <= rules.right_deg,
-                "error_m": distance, "error_deg": turn,
-            }
-        )  # fmt: skip
-    accepted = [item for item in judged if item["accepted"]]
-    right = [item for item in accepted if item["right"]]
-    possible = [item for item in judged if item["possible"]]
-    return {
-        "compared": len(judged),
-        "without_truth": unknown,
-        "possible": len(possible),
-        "accepted": len(accepted),
-        "right": len(right),
-        "precision": len(right) / len(accepted) if accepted else None,
-        "recall": len(right) / len(possible) if possible else None,
-        "median_error_m": float(np.median([item["error_m"] for item in right])) if right else None,
-        "median_error_deg": float(np.median([item["error_deg"] for item in right])) if right else None,
-        "curve": precision_recall(judged),
-        "each": judged,
-    }
-
-
-def precision_recall(judged: list[dict[str, Any]]) -> list[dict[str, float]]:
-    """For every threshold on the probability, highest first, whatever else was held against a closure."""
-    order = sorted(judged, key=lambda item: -item["probability"])
-    possible = sum(item["possible"] for item in judged)
-    curve, right = [], 0
-    for number, item in enumerate(order, 1):
-        right += item["right"]
-        last = number == len(order) or order[number]["probability"] < item["probability"]
-        if last and possible:
-            curve.append(
-                {"threshold": item["probability"], "precision": right / number, "recall": right / possible}
-            )
-    return curve
-
-
 def evaluate_run(
     folder: RunFolder, summary: dict[str, Any], truth: Trajectory, rules: Rules
 ) -> dict[str, Any]:
@@ -199,8 +134,9 @@ def evaluate_run(
         "closures": None,
     }
     if folder.closures.exists():
-        submaps = folder.open_submaps().infos()
-        result["closures"] = closure_errors(folder.read_closures(), submaps, truth, rules)
+        closures = folder.read_closures()
+        submaps = read_true_submaps(folder.open_submaps(), truth, rules.gap)
+        result["closures"] = closure_errors(closures, submaps, rules.right_m, rules.right_deg)
     return result
 
 

@@ -13,35 +13,41 @@ are one part of the result; a drive that nothing joins is a part by itself (`par
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.apps.cloud_checks import CloudChecks, drive_findings
+from gpgmap_ros.apps.sensor_checks import ClockChecks, gps_findings, imu_findings
 from gpgmap_ros.apps.topic_selection import TopicSelection, recorded_source
 from gpgmap_ros.closure import LoopCloser, LoopClosure
 from gpgmap_ros.closure.loop_closer import known_covariances
 from gpgmap_ros.config import Config
-from gpgmap_ros.diagnostics import GOOD, Finding
+from gpgmap_ros.diagnostics import GOOD, NOTE, Finding
+from gpgmap_ros.geometry import Array
 from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.recordings import Decoder, Message, Recording
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.stitching import MAX_CELLS
 from gpgmap_ros.mapping.submap_store import SubmapInfo
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.sensing import CloudError, TransformUnavailable, decode_cloud
+from gpgmap_ros.sensing.gps import GpsTrack
+from gpgmap_ros.sensing.messages import gps_fix, newest_stamp
 from gpgmap_ros.sensing.sources import insert_message
 from gpgmap_ros.sensing.waiting import DroppedCloud, PoseQueue
-from gpgmap_ros.slam import Executors, Slam, SlamListener, Step, Trajectory
+from gpgmap_ros.slam import Executors, MappingPipeline, Slam, SlamListener, Step, Trajectory
 from gpgmap_ros.slam.closure_local import LocalClosures
 from gpgmap_ros.slam.drives import Drive, Part, group_drives, join_trajectories
+from gpgmap_ros.slam.georeference import Georeference, GeoreferenceError, fit_georeference
 from gpgmap_ros.slam.global_map import stitch_global_map
 
 PATIENCE = 5.0
 """Seconds of the recording for which a cloud waits for its pose: longer than live, because it costs nothing here."""
 MAX_WAITING = 200
 """Clouds that may wait at once: beyond it the oldest is dropped, so that memory stays bounded."""
+MAP_CELLS = 4_000_000
+"""Of the whole map: with all layers it takes some 300 MB, however long the drive is; a larger one has coarser cells."""
 FATES = (
     "points", "used", "outside", "held", "not_finite", "range", "robot", "height", "thinned", "overhang",
 )  # fmt: skip
@@ -73,19 +79,26 @@ class Replay:
     def __init__(self, recording: Recording, selection: TopicSelection, config: Config) -> None:
         self._recording, self._selection, self._config = recording, selection, config
         self._now = 0
-        self._source = recorded_source(selection, config.drive)
+        self._source = recorded_source(selection, config.drive, np.deg2rad(config.imu.max_tilt))
+        self._gps = GpsTrack()
+        self._georeferences: dict[int, Georeference | GeoreferenceError | None] = {}  # by number of the part
         poses = PoseQueue(self._source, PATIENCE, lambda: self._now, MAX_WAITING, config.deskew)
         self._results = _Results()
         self._slam = self._results.slam = Slam(config, poses, Executors.threads(), self._results)
         self.metrics = self._slam.metrics
         closures = self._slam.closures
         self.closer: LoopCloser | None = closures.closer if isinstance(closures, LocalClosures) else None
-        self._decoder, self._checks = Decoder(), CloudChecks(config)
+        self._decoder, self._checks, self._clocks = Decoder(), CloudChecks(config), ClockChecks()
         self._stopped = False
 
     @property
     def config(self) -> Config:
         return self._config
+
+    @property
+    def mapping(self) -> MappingPipeline:
+        """The map around the robot."""
+        return self._slam.mapping
 
     # -- mapping -----------------------------------------------------------------------------------------
 
@@ -129,6 +142,7 @@ class Replay:
             self.metrics.count("clouds read")
             try:
                 cloud = decode_cloud(self._decoder(message), message.topic, message.time)
+                self._clocks.add(message.topic, cloud.stamp, message.time)
             except (BagError, CloudError) as error:
                 damaged = isinstance(error, BagError)
                 self.metrics.drop_cloud("damaged" if damaged else "bad cloud")
@@ -138,9 +152,14 @@ class Replay:
 
     def _insert_pose(self, message: Message) -> None:
         try:
-            insert_message(self._source, self._decoder(message), message.topic)
+            decoded = self._decoder(message)
+            self._clocks.add(message.topic, newest_stamp(decoded), message.time)
+            if message.topic == self._selection.gps_topic:
+                self._gps.insert(gps_fix(decoded, message.topic))
+                return
+            insert_message(self._source, decoded, message.topic)
         except (BagError, ValueError) as error:
-            self.metrics.warn(f"{message.topic}: a pose was ignored: {error}")
+            self.metrics.warn(f"{message.topic}: a message was ignored: {error}")
 
     def _count(self, outcomes: Iterator[Step | DroppedCloud]) -> Iterator[Step]:
         """The steps among the outcomes; all of them are counted and checked."""
@@ -205,6 +224,10 @@ class Replay:
         found = [
             *self._checks.findings(self._selection),
             *drive_findings(self._source.breaks, self._source.outliers),
+            *self._clocks.findings(self._selection.topic),
+            *imu_findings(self._selection, self._source, self._checks.newest),
+            *gps_findings(self._gps, self._selection.gps_topic),
+            *self._georeference_findings(),
         ]
         return [item for item in found if item.status != GOOD]
 
@@ -214,8 +237,43 @@ class Replay:
         joined = None if self.closer is None else self.closer.one_frame
         return group_drives(self.drives, self.submaps, joined)
 
+    def georeference(self, part: Part) -> Georeference | None:
+        """Where the frame of a part lies on the earth, by the GPS fixes on its trajectory; None where they do not say.
+
+        After `end`: it is computed once.
+        """
+        if part.number not in self._georeferences:
+            self._georeferences[part.number] = self._fit_georeference(part)
+        found = self._georeferences[part.number]
+        return found if isinstance(found, Georeference) else None
+
+    def _fit_georeference(self, part: Part) -> Georeference | GeoreferenceError | None:
+        if not self._gps.received or not self._config.gps.enabled:
+            return None
+        trajectory = join_trajectories([self.correct_drive(drive) for drive in part.drives])
+        try:
+            frame = self._gps.fixes[0].frame_id if self._gps.fixes else ""
+            stamp = int(trajectory.stamps[-1]) if len(trajectory) else 0
+            lever = self._source.position_on_robot(frame, self._selection.sensor_frame, stamp)
+            return fit_georeference(self._gps.fixes, trajectory, lever)
+        except GeoreferenceError as error:
+            return error
+
+    def _georeference_findings(self) -> Iterator[Finding]:
+        for found in self._georeferences.values():
+            if isinstance(found, GeoreferenceError):
+                remedy = "the map stays in its own frame; drive farther under open sky, or record the fixes as well"
+                yield Finding("GPS", NOTE, f"the map is not georeferenced: {found}", remedy)
+
+    def place_poses(self, part: Part) -> Callable[[Array], Array]:
+        """Takes poses (..., 4, 4) of a part to the frame of its map: UTM where it is georeferenced."""
+        found = self.georeference(part) if part.submaps else None
+        return found.move if found is not None else lambda poses: poses
+
     def stitch(self, part: Part | None = None) -> GPGMap | None:
         """The map of the submaps of a part under their corrected poses, after `end`; None where nothing was mapped.
+
+        Where GPS says where it is, it is in UTM, its cells along the axes of the grid.
 
         part: one of `parts`; the first unless given
         """
@@ -236,16 +294,21 @@ class Replay:
             covariances = known_covariances(self.closer)
             if self.closer.solver_error:
                 self.metrics.warn(f"poses were not corrected: {self.closer.solver_error}")
+        found = self.georeference(part)
+        if found is not None:
+            poses = {id: found.T_aligned_map @ T for id, T in poses.items()}
+            turn = np.kron(np.eye(2), found.T_aligned_map[:3, :3])
+            covariances = covariances and {id: turn @ C @ turn.T for id, C in covariances.items()}
         source = self._slam.mapping.submaps or list(self._results.submaps.values())
         gpgmap = stitch_global_map(
-            source, poses, self._config, self._config.map_frame, MAX_CELLS, covariances
+            source, poses, self._config, self._config.map_frame, MAP_CELLS, covariances
         )
         resolution = gpgmap.grid.resolution
         if resolution > self._config.mapping.resolution:
             self.metrics.warn(
                 f"the whole map is written in cells of {resolution:g} m: finer ones would need too much memory"
             )
-        return gpgmap
+        return gpgmap if found is None else found.place(gpgmap)
 
     @property
     def odometry(self) -> Trajectory:

@@ -25,9 +25,17 @@ from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import write_tum
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import reported_layers
-from gpgmap_ros.report.content import Content, closure_views, layers_of, settings_rows, track_of
+from gpgmap_ros.report.content import (
+    MOST_CLOSURES,
+    Content,
+    closure_views,
+    layers_of,
+    settings_rows,
+    track_of,
+)
 from gpgmap_ros.report.page import write_report
 from gpgmap_ros.slam.drives import Drive, Part, align_start, join_trajectories
+from gpgmap_ros.slam.trajectory import Trajectory
 from gpgmap_ros.storage.atomic import write_json
 from gpgmap_ros.viz.rendering import picture, png
 
@@ -71,6 +79,9 @@ def write_results(
     if replay.closer is not None and replay.submaps:
         replay.closer.write_g2o(folder.graph)
         write_json(folder.closures, [closure_row(item) for item in replay.closer.closures])
+        replay.closer.save(folder.session, surfaces=False)
+    for item in parts:
+        replay.georeference(item)
     findings = [dataclasses.asdict(item) for item in replay.findings]
     summary = {**summary, **numbers(replay, part, gpgmap), "findings": findings}
     for other in parts[1:]:
@@ -119,12 +130,18 @@ def write_part(
 ) -> None:
     """Trajectory, layers and report of drives that are in one frame."""
     write_tum(folder.odometry, join_trajectories([drive.odometry for drive in part.drives]))
-    write_tum(folder.trajectory, join_trajectories([replay.correct_drive(drive) for drive in part.drives]))
+    corrected = join_trajectories([replay.correct_drive(drive) for drive in part.drives])
+    write_tum(folder.trajectory, corrected)
+    found = replay.georeference(part) if len(corrected) else None
+    if found is not None:
+        write_tum(folder.trajectory_utm, Trajectory(corrected.stamps, found.move(corrected.poses)), digits=12)
     with ThreadPoolExecutor(1, "layers") as beside:
         written = None
         if gpgmap is not None:
             dict(gpgmap.layers)  # now, not in both threads
             crs = Crs(name=f"local frame '{replay.config.map_frame}'")
+            if found is not None and gpgmap.frame_id == found.label:
+                crs = Crs(found.epsg, name=found.name)
             written = beside.submit(write_map, folder, gpgmap, crs)
         content = page_of(replay, part, gpgmap, summary)
         if written is not None:
@@ -135,7 +152,10 @@ def write_part(
 def page_of(replay: Replay, part: Part, gpgmap: GPGMap | None, summary: dict[str, Any]) -> Content:
     """What the report says of a part of a replay."""
     closures = replay.closer.closures if replay.closer is not None else []
-    poses: dict[int, Array] = dict(replay.closer.poses) if replay.closer is not None else {}
+    moved = replay.place_poses(part)
+    poses: dict[int, Array] = {}
+    if replay.closer is not None:
+        poses = {id: moved(T) for id, T in replay.closer.poses.items()}
     whole = replay.parts[:1] == [part]
     if not whole:
         closures = [item for item in closures if {item.a, item.b} <= part.submaps]
@@ -148,7 +168,7 @@ def page_of(replay: Replay, part: Part, gpgmap: GPGMap | None, summary: dict[str
         tracks=tracks(replay, part),
         closures=closure_views(closures, poses, replay.map_of, part.submaps),
         submaps=[
-            outline(item, poses.get(item.id, item.T_map_submap))
+            outline(item, poses[item.id] if item.id in poses else moved(item.T_map_submap))
             for item in replay.submaps
             if item.id in part.submaps
         ],
@@ -161,7 +181,7 @@ def page_of(replay: Replay, part: Part, gpgmap: GPGMap | None, summary: dict[str
         else [],
         warnings=[*summary["losses"], *summary["warnings"]],
         settings=settings_rows(replay.config),
-        files=FILES if whole else FILES_APART,
+        files=files_of(whole, georeferenced=summary["georeference"] is not None),
         made=describe_origin(),
     )
 
@@ -170,13 +190,23 @@ FILES = [
     ("map.npz", "all layers"),
     ("layers/elevation.tif", "GeoTIFF, one file per layer"),
     ("trajectory.txt", "TUM format, corrected"),
+    ("trajectory_utm.txt", "the same in UTM, where there are GPS fixes"),
     ("odometry.txt", "TUM format, as recorded"),
     ("closures.g2o", "pose graph"),
     ("closures.json", "every comparison with its verdict"),
     ("config.yaml", "the effective settings"),
     ("run.json", "the numbers of this page"),
 ]
-FILES_APART = [item for item in FILES if not item[0].startswith("closures")]
+
+
+def files_of(whole: bool, georeferenced: bool) -> list[tuple[str, str]]:
+    """The files beside the report: of the whole run, or of drives apart."""
+    return [
+        item
+        for item in FILES
+        if (whole or not item[0].startswith("closures"))
+        and (georeferenced or item[0] != "trajectory_utm.txt")
+    ]
 
 
 def write_map(folder: RunFolder, gpgmap: GPGMap, crs: Crs) -> None:
@@ -191,6 +221,7 @@ def numbers(replay: Replay, part: Part, gpgmap: GPGMap | None) -> dict[str, Any]
     metrics = replay.metrics
     closures = replay.closer.closures if replay.closer is not None else []
     moved = corrections(replay, part)
+    georeference = replay.georeference(part) if part.drives else None
     known = int(gpgmap.known.sum()) if gpgmap is not None else 0
     return {
         "clouds": {
@@ -204,6 +235,7 @@ def numbers(replay: Replay, part: Part, gpgmap: GPGMap | None) -> dict[str, Any]
             "unusable_times": metrics["clouds with unusable times"],
         },
         "points": dict(replay.points),
+        "cells_cleared": metrics["cells cleared"],
         "seconds_of_data": round(sum(drive.seconds for drive in part.drives), 3),
         "way_m": round(sum(drive.odometry.length for drive in part.drives), 3),
         "submaps": len(part.submaps),
@@ -214,6 +246,7 @@ def numbers(replay: Replay, part: Part, gpgmap: GPGMap | None) -> dict[str, Any]
             "largest_correction_m": round(float(moved.max()), 3),
             "correction_at_the_end_m": round(float(moved[-1]), 3),
         },
+        "georeference": georeference.summary() if georeference is not None else None,
         "map": None
         if gpgmap is None
         else {
@@ -246,6 +279,7 @@ def drive_row(replay: Replay, drive: Drive) -> dict[str, Any]:
     number, part = next((k, part) for k, part in enumerate(replay.parts) if drive in part.drives)
     return {
         "number": drive.number,
+        "session": drive.id,
         "first_stamp": min(drive.stamps) / 1e9,
         "last_stamp": max(drive.stamps) / 1e9,
         "clouds": len(drive.stamps),
@@ -345,7 +379,10 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("submaps", str(summary["submaps"])),
         *([("drives", drives_fact(summary["drives"]))] if len(summary["drives"]) > 1 else []),
         ("closures", f"{summary['closures']['accepted']} of {summary['closures']['compared']}"),
+        *georeference_facts(summary["georeference"]),
     ]
+    if summary["closures"]["compared"] > MOST_CLOSURES:
+        rows.append(("closures listed", f"{MOST_CLOSURES:,}; closures.json has all"))
     if summary["map"] is not None:
         rows.append(("known ground", f"{summary['map']['known_m2']:,.0f} m²"))
         if summary["map"]["median_std_m"] is not None:
@@ -355,15 +392,29 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def georeference_facts(found: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if found is None:
+        return []
+    return [
+        ("coordinates", f"{found['name']} (EPSG:{found['epsg']})"),
+        ("georeference", f"± {max(found['std_m'][:2]):.2f} m, ± {found['yaw_std_deg']:.2f}°"),
+    ]
+
+
 def tracks(replay: Replay, part: Part) -> list[dict[str, Any]]:
     """Lines on the map for each drive: its odometry from where the corrected trajectory begins, and that."""
     closed = replay.closer is not None and any(item.accepted for item in replay.closer.closures)
+    moved = replay.place_poses(part)
     lines = []
+
+    def add(name: str, trajectory: Trajectory) -> None:
+        lines.append(track_of(name, name, Trajectory(trajectory.stamps, moved(trajectory.poses))))
+
     for drive in part.drives:
         corrected = replay.correct_drive(drive)
-        lines.append(track_of("odometry", "odometry", align_start(drive.odometry, corrected)))
+        add("odometry", align_start(drive.odometry, corrected))
         if closed:
-            lines.append(track_of("corrected", "corrected", corrected))
+            add("corrected", corrected)
     return lines
 
 

@@ -240,13 +240,15 @@ class WindowJob:
     """A window of the map that is solved at once.
 
     grid: of the whole map; rows, columns: of the window; parts: sums in it and around it, those tiles only
-    factor: cells along a square of the overview; signature: by which a result is known to be of this job
+    noise_level: of the whole survey; factor: cells along a square of the overview
+    signature: by which a result is known to be of this job
     """
 
     grid: Grid
     rows: slice
     columns: slice
     parts: tuple[tuple[str, Entries], ...]
+    noise_level: float | None
     factor: int
     signature: str
 
@@ -282,7 +284,9 @@ def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int
     model = load_model(scratch, digest)
     parts = [PartIndex(Path(name), entries, {}) for name, entries in job.parts]
     with _SOLVING:
-        part = solve_window(model, job.grid, job.rows, job.columns, places_by_tile(parts), Workers(threads))
+        part = solve_window(
+            model, job.grid, job.rows, job.columns, places_by_tile(parts), job.noise_level, Workers(threads)
+        )
     give_back()
     small: dict[str, NDArray[np.float32]] = {}
     layers: dict[str, NDArray[Any]] = {}

@@ -16,13 +16,17 @@ from gpgmap_ros.io.recordings import Decoder, Recording
 from gpgmap_ros.io.trajectory import TrajectoryError
 from gpgmap_ros.optional_packages import explain_missing
 from gpgmap_ros.sensing import PoseSource, SourceSetup, make_source
+from gpgmap_ros.sensing.cloud import cloud_size
 from gpgmap_ros.sensing.file_source import FileSource
-from gpgmap_ros.sensing.messages import POSE_TYPES, TF_TYPES, nanoseconds
+from gpgmap_ros.sensing.livox import LIVOX_TYPES, is_livox
+from gpgmap_ros.sensing.messages import GPS, IMU, POSE_TYPES, TF_TYPES, nanoseconds
 from gpgmap_ros.sensing.pointcloud2 import CloudError, check_layout
+from gpgmap_ros.sensing.source_setup import MAX_TILT
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, frame_name
 from gpgmap_ros.slam.trajectory import Trajectory
 
 CLOUD = "sensor_msgs/msg/PointCloud2"
+CLOUD_TYPES = (CLOUD, *LIVOX_TYPES)
 PEEK_SECONDS, PEEK_MESSAGES = 10.0, 20_000
 """How much of the poses is looked at, from the beginning."""
 CLEARLY_MORE = 2.0
@@ -55,6 +59,7 @@ class TopicRequest:
     topic: of the clouds; odometry: topic of the poses; tf: poses from the tree of frames; lidar: by registering clouds
     still: the sensor stands; poses: from a file
     map_frame: gravity-aligned frame for the map
+    imu, gps: topics of these, or "none"
     """
 
     topic: str | None = None
@@ -64,6 +69,8 @@ class TopicRequest:
     still: bool = False
     poses: PoseFile | None = None
     map_frame: str | None = None
+    imu: str | None = None
+    gps: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,7 @@ class TopicSelection:
     map_frame, base_frame: as in the configuration; mounted: whether frames lead from the base to the sensor
     transform_topics: /tf and /tf_static, as far as the recording has them
     pose_file, trajectory: where pose_source is file
+    imu_topic, gps_topic: empty where there is none, or it is not used
     reasons: sentences for people; warnings: what may be wrong with it
     """
 
@@ -89,11 +97,14 @@ class TopicSelection:
     warnings: tuple[str, ...] = ()
     pose_file: PoseFile | None = None
     trajectory: Trajectory | None = field(default=None, repr=False)
+    imu_topic: str = ""
+    gps_topic: str = ""
 
     @property
     def topics(self) -> set[str]:
         """Everything that has to be read."""
-        return {self.topic, *self.transform_topics} | ({self.pose_topic} if self.pose_topic else set())
+        optional = {self.pose_topic, self.imu_topic, self.gps_topic}
+        return {self.topic, *self.transform_topics} | {name for name in optional if name}
 
 
 @dataclass
@@ -159,20 +170,51 @@ def select_topics(
         mounted = True
         chosen_frame = _map_frame(tree, sensor_frame, request, map_frame, pose_source, reasons)
     trajectory = None if request.poses is None else _read_poses(request.poses, recording, topic, decoder)
+    imu_topic = _sensor_topic(recording, IMU, request.imu, "--imu", "the IMU", reasons)
+    gps_topic = _sensor_topic(recording, GPS, request.gps, "--gps", "GPS fixes", reasons)
     return TopicSelection(
         topic, sensor_frame, pose_source, chosen_frame, base_frame, pose_topic, mounted, transform_topics,
-        tuple(reasons), tuple(warnings), request.poses, trajectory,
+        tuple(reasons), tuple(warnings), request.poses, trajectory, imu_topic, gps_topic,
     )  # fmt: skip
 
 
-def recorded_source(selection: TopicSelection, limits: DriveConfig | None = None) -> PoseSource:
+def _sensor_topic(
+    recording: Recording, kind: str, wanted: str | None, option: str, what: str, reasons: list[str]
+) -> str:
+    """The topic of an IMU or a GPS receiver; empty where there is none, or none is wanted.
+
+    Of several the one with the most messages: they are optional, and the choice is said.
+    """
+    found = {item.name: item.count or 1 for item in recording.of_type(kind) if item.count != 0}
+    if wanted == "none":
+        return ""
+    if wanted is not None:
+        if wanted not in found:
+            known = recording.topics.get(wanted)
+            is_what = f"is of type {known.type_name}, not {kind}" if known else "is not in the recording"
+            raise TopicSelectionError(
+                f"{option} {wanted}: it {is_what}; {what} can be read from {', '.join(found) or 'no topic'}"
+            )
+        return wanted
+    if not found:
+        return ""
+    best = max(found, key=lambda name: found[name])
+    others = f", the most of {len(found)} topics; {option} decides" if len(found) > 1 else ""
+    reasons.append(f"{what} from {best} ({found[best]} messages{others})")
+    return best
+
+
+def recorded_source(
+    selection: TopicSelection, limits: DriveConfig | None = None, max_tilt: float = MAX_TILT
+) -> PoseSource:
     """The pose source for the messages of a recording.
 
     limits: of the motion within a drive, the defaults unless given
+    max_tilt: radians against gravity beyond which the map's frame is refused
     """
     setup = SourceSetup.recorded(
         selection.map_frame, selection.base_frame, selection.sensor_frame, selection.mounted, selection.pose_topic,
-        limits,
+        limits, max_tilt,
     )  # fmt: skip
     if selection.trajectory is not None and selection.pose_file is not None:
         trajectory = selection.trajectory
@@ -194,7 +236,7 @@ def _read_poses(file: PoseFile, recording: Recording, topic: str, decoder: Decod
 def _cloud_topic(
     recording: Recording, wanted: str | None, decoder: Decoder, reasons: list[str]
 ) -> tuple[str, Any]:
-    candidates = [item for item in recording.of_type(CLOUD) if item.count != 0]
+    candidates = [item for item in recording.of_type(*CLOUD_TYPES) if item.count != 0]
     names = [item.name for item in candidates]
     if wanted is not None:
         if wanted not in names:
@@ -203,7 +245,7 @@ def _cloud_topic(
             raise TopicSelectionError(f"{wanted} {what}; clouds are on {', '.join(names) or 'no topic'}")
         return wanted, _first(recording, wanted, decoder)
     if not candidates:
-        silent = [item.name for item in recording.of_type(CLOUD)]
+        silent = [item.name for item in recording.of_type(*CLOUD_TYPES)]
         if silent:
             raise TopicSelectionError(
                 f"no cloud was recorded on {', '.join(silent)}: was the driver running, and could the recorder hear it"
@@ -219,12 +261,13 @@ def _cloud_topic(
     for name in names:
         cloud = _first(recording, name, decoder)
         try:
-            check_layout(cloud)
+            if not is_livox(cloud):
+                check_layout(cloud)
             firsts[name] = cloud
         except CloudError:
             if len(names) == 1:
                 raise
-    size = {name: int(cloud.width) * int(cloud.height) for name, cloud in firsts.items()}
+    size = {name: cloud_size(cloud) for name, cloud in firsts.items()}
     counts = {item.name: item.count or 1 for item in candidates}
     total = {name: size[name] * counts[name] for name in firsts}
     order = sorted(total, key=lambda name: -total[name])

@@ -72,6 +72,8 @@ def add_source(parser: argparse.ArgumentParser) -> Any:
     group.add_argument(
         "--poses-offset", type=float, default=0.0, metavar="S", help="seconds to add to the times of FILE"
     )
+    group.add_argument("--imu", metavar="TOPIC", help="of the IMU, or none (default: where there is one)")
+    group.add_argument("--gps", metavar="TOPIC", help="of GPS fixes, or none (default: where there are some)")
     group.add_argument("--map-frame", metavar="FRAME", help="gravity-aligned frame of the map")
     return group
 
@@ -91,6 +93,8 @@ def topic_request_from(arguments: argparse.Namespace) -> Any:
         still=arguments.still,
         poses=poses,
         map_frame=arguments.map_frame,
+        imu=arguments.imu,
+        gps=arguments.gps,
     )
 
 

@@ -10,14 +10,15 @@ from gpgmap_ros.cli.common import UsageError, add_json, print_json, table
 
 DESCRIPTION = """Compare a run of `gpgmap replay` with the true trajectory (TUM format: time x y z qx qy qz qw).
 
-ATE: position errors after the best rigid alignment. RPE: error of the motion over a distance. Closures: a
-comparison of two submaps is possible if, by the truth, they began within --reach metres of each other; an
-accepted closure is right if it is possible and its pose is within --right-m and --right-deg of the
-true one; precision = right / accepted, recall = right / possible. Truth is interpolated; poses
-without truth within --gap seconds are left out."""
+ATE: position errors after the best rigid alignment. RPE: error of the motion over a distance. Closures: the truth puts
+the maps of two submaps on each other; their overlap is the ground that both know, as a share of the smaller map. An
+accepted closure is right if the maps overlap and its pose is within --right-m and --right-deg of the true one:
+precision = right / accepted. A submap that overlaps with one from which the robot had gone away is a revisit: recall =
+revisits with a right closure / revisits, for several least overlaps and as a mean over all. Truth is interpolated;
+poses without truth within --gap seconds are left out."""
 EXAMPLES = """examples:
   gpgmap evaluate my_bag_gpgmap --truth groundtruth.txt
-  gpgmap evaluate run --truth gt.txt --yaw-only --reach 30 --json > scores.json
+  gpgmap evaluate run --truth gt.txt --yaw-only --json > scores.json
 """
 
 
@@ -39,12 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=10.0,
         metavar="M",
         help="distance travelled between the poses of RPE (default: 10)",
-    )
-    parser.add_argument(
-        "--reach",
-        type=float,
-        metavar="M",
-        help="submaps closer than this could be matched (default: submap.size)",
     )
     parser.add_argument(
         "--right-m",
@@ -73,11 +68,10 @@ def run(arguments: argparse.Namespace) -> None:
 
     folder = RunFolder(arguments.run_folder)
     summary = folder.read_summary()
-    reach = folder.read_config().submap.size if arguments.reach is None else arguments.reach
     rules = Rules(
-        arguments.gap, arguments.distance, reach, arguments.right_m, arguments.right_deg, arguments.yaw_only
+        arguments.gap, arguments.distance, arguments.right_m, arguments.right_deg, arguments.yaw_only
     )
-    for name in ("gap", "distance", "reach", "right_m", "right_deg"):
+    for name in ("gap", "distance", "right_m", "right_deg"):
         if getattr(rules, name) <= 0.0:
             raise UsageError(f"--{name.replace('_', '-')} must be positive")
     if summary["kind"] != "replay":
@@ -105,17 +99,23 @@ def result_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
             rows.append(("", f"RPE over {rpe['distance_m']:g} m: {errors}"))
     found = result["closures"]
     if found is not None:
-        precision, recall = (
-            "-" if found[name] is None else f"{found[name]:.1%}" for name in ("precision", "recall")
-        )
-        right = found["right"]
+        right, precision = found["right"], share(found["precision"])
         rows.append(
             ("closures", f"precision {precision} ({right} of {found['accepted']} accepted are right)")
         )
-        rows.append(("", f"recall {recall} ({right} of {found['possible']} possible comparisons)"))
+        for level in found["by_overlap"]:
+            counts = f"{level['closed']} of {level['revisits']} revisits closed"
+            rows.append(
+                ("", f"recall {share(level['recall'])} from {level['overlap']:.0%} overlap on ({counts})")
+            )
+        rows.append(("", f"recall {share(found['mean_recall'])} as the mean over overlaps"))
         if found["median_error_m"] is not None:
             errors = f"{found['median_error_m']:.3f} m, {found['median_error_deg']:.3f} deg"
             rows.append(("", f"right ones: {errors} median error"))
         if found["without_truth"]:
             rows.append(("", f"{found['without_truth']} comparisons without truth were left out"))
     return rows
+
+
+def share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"

@@ -37,15 +37,24 @@ used as far as it can be read."""
 EXAMPLES = """examples:
   gpgmap replay my_bag                                   everything guessed; open my_bag_gpgmap/report.html
   gpgmap replay drive_0.mcap drive_1.mcap --out run      several files, one after the other or side by side
+  gpgmap replay robot_a robot_b --sessions --out team    each by itself, then in one frame (as gpgmap merge)
   gpgmap replay old.bag --topic /velodyne_points --odom /odometry/filtered
   gpgmap replay my_bag --set mapping.resolution=0.2 --set mapping.length_scale=1 --sensor spinning_lidar
   gpgmap replay my_bag --from 60 --to 120 --json
 """
 
+LARGE, KEPT = 4 << 20, 32 << 20
+"""Bytes, see `limit_malloc_arenas`: submaps come and go in three threads, and none may keep what another could use."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bags", nargs="+", type=Path, metavar="BAG", help="folder or file of a recording")
     add_output(parser, "the recording's name and _gpgmap")
+    parser.add_argument(
+        "--sessions",
+        action="store_true",
+        help="each BAG is a session of its own, of another day or robot: replay them one by one, then merge them",
+    )
     source = add_source(parser)
     source.add_argument(
         "--from", dest="start", type=float, metavar="S", help="begin this many seconds into the recording"
@@ -72,6 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.rate < 0.0:
         raise UsageError(f"--rate {arguments.rate}: must be positive, or 0 for as fast as it goes")
+    if arguments.sessions:
+        return run_sessions(arguments)
     begin = time.monotonic()
     config = config_from(arguments)
     from gpgmap_ros.apps.cell_size import fit_cell_size
@@ -79,7 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     from gpgmap_ros.config import with_settings
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
+    from gpgmap_ros.memory import limit_malloc_arenas
 
+    limit_malloc_arenas(LARGE, KEPT)
     with Recording(arguments.bags) as recording:
         try:
             choice = select_topics(
@@ -115,6 +128,26 @@ def run(arguments: argparse.Namespace) -> int:
         return run_replay(arguments, recording, choice, config, folder, limits, summary, viewer, begin)
 
 
+def run_sessions(arguments: argparse.Namespace) -> int:
+    """Replay each recording into a run of its own, beside the result, and merge the runs."""
+    from gpgmap_ros.apps.merge import check_output
+    from gpgmap_ros.cli import merge_command
+
+    names = [path.resolve().name.split(".")[0] for path in arguments.bags]
+    if len(set(names)) < max(len(names), 2):
+        raise UsageError("--sessions needs two recordings or more, of different names")
+    out = arguments.out or Path(f"{names[0]}_merged")
+    objection = check_output(out, [], arguments.overwrite)
+    if objection:
+        raise UsageError(objection)
+    runs = [out.with_name(f"{out.name}_sessions") / name for name in names]
+    for bag, folder in zip(arguments.bags, runs, strict=True):
+        say(arguments, f"session {folder.name}")
+        own = {"bags": [bag], "out": folder, "sessions": False, "quiet": arguments.json}
+        run(argparse.Namespace(**{**vars(arguments), **own}))
+    return merge_command.run(argparse.Namespace(**{**vars(arguments), "runs": runs, "out": out}))
+
+
 def run_replay(
     arguments: argparse.Namespace,
     recording: Any,
@@ -147,11 +180,14 @@ def run_replay(
         if viewer is not None and gpgmap is not None:
             viewer.map(gpgmap)
             if replay.closer is not None:
-                viewer.graph(replay.closer.closures, replay.closer.poses, replay.corrected.positions)
+                moved = replay.place_poses(replay.parts[0])
+                poses = {id: moved(T) for id, T in replay.closer.poses.items()}
+                viewer.graph(replay.closer.closures, poses, moved(replay.corrected.poses)[:, :3, 3])
         summary["seconds"] = {"mapping": round(mapped, 3), "all": round(time.monotonic() - begin, 3)}
         write_json(folder.summary, summary)
     if arguments.json:
-        print_json(summary)
+        if not getattr(arguments, "quiet", False):  # a session of several: the merge has the JSON
+            print_json(summary)
     else:
         print(format_result(summary, folder))
     if gpgmap is None:
@@ -171,6 +207,8 @@ def first_summary(name: str, bags: list[Path], choice: Any, reasons: list[str]) 
             "sensor_frame": choice.sensor_frame,
             "pose_source": choice.pose_source,
             "pose_topic": choice.pose_topic,
+            "imu_topic": choice.imu_topic,
+            "gps_topic": choice.gps_topic,
             "map_frame": choice.map_frame,
             "base_frame": choice.base_frame,
             "because": reasons,
@@ -269,6 +307,16 @@ def format_result(summary: dict[str, Any], folder: Any) -> str:
     ]
     if len(summary["drives"]) > 1:
         rows.insert(2, ("drives", drives_fact(summary["drives"])))
+    if summary["georeference"] is not None:
+        geo = summary["georeference"]
+        rows.append(
+            (
+                "GPS",
+                f"{geo['name']} (EPSG:{geo['epsg']}), known to {max(geo['std_m'][:2]):.2f} m and"
+                f" {geo['yaw_std_deg']:.2f} deg; {geo['fixes_outliers']} of"
+                f" {geo['fixes_used'] + geo['fixes_outliers']} fixes are outliers",
+            )
+        )
     if map_ is not None:
         rows.append(("map", f"{map_['known_m2']:,.0f} m2 known, cells of {map_['resolution_m']:g} m"))
     speed = f", {summary['times_real_time']:.1f} times real time" if summary["times_real_time"] else ""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +108,29 @@ class LoopCloser:
             self._candidates.invalidate_paths()
         decisions = [graph.decision(closure.pair) for closure in closures]
         return sorted(decisions, key=lambda c: (not c.accepted, -c.probability))
+
+    def compare(self, id: int, gpgmap: GPGMap) -> list[LoopClosure]:
+        """Compare a submap that is here already with those of other drives, after `merge`; all that came of it.
+
+        gpgmap: its map. Pairs that were compared before are passed over.
+        """
+        graph = self._graph
+        node = graph.nodes[id]
+        known = {other for pair in graph.closures for other in pair if id in pair}
+        candidates = {
+            other: prior
+            for other, prior in self._candidates.select(node, graph.poses).items()
+            if graph.nodes[other].drive != node.drive and other not in known
+        }
+        priors: dict[SubmapKey, PosePrior] = {
+            other: prior for other, prior in candidates.items() if prior is not None
+        }
+        found = self.database.closures(gpgmap, self.config.matches, priors=priors, among=list(candidates))
+        closures = [LoopClosure.from_registration(int(other), id, result) for other, result in found]
+        if graph.add_closures(closures):
+            self._candidates.invalidate_paths()
+        self._log = None  # the next `keep` writes everything: these are not of a new submap
+        return [graph.decision(closure.pair) for closure in closures]
 
     def reject(self, a: int, b: int) -> LoopClosure:
         """Take a closure out for good: the graph is solved without it. KeyError, with those that there are, where there
@@ -224,15 +247,15 @@ class LoopCloser:
 
         drive: `Submap.session` of its submaps; the newest drive unless given. Without a submap nothing is corrected.
 
-        Between the beginnings of two submaps the correction is interpolated; before the first and after the last it is
-        constant.
+        Between the middles of two submaps the correction takes the course that is likeliest by the drift of the
+        odometry; before the first and after the last it is constant.
         """
         nodes = self._drive(drive)
         if not nodes:
             return [np.array(T) for T in poses]
         odometry = np.stack([node.T_odom_submap for node in nodes])
         corrections = self._graph.poses_of(nodes) @ inverses(odometry)
-        return list(correct_trajectory([node.first_stamp for node in nodes], corrections, stamps, poses))
+        return list(correct_trajectory(nodes, corrections, self._graph.drift, stamps, poses))
 
     def _drive(self, drive: int | None) -> list[SubmapNode]:
         """Submaps of a drive; None: of the newest."""
@@ -302,6 +325,26 @@ class LoopCloser:
         closer._log = None if saved.surfaces else log
         return closer
 
+    @classmethod
+    def from_submaps(
+        cls,
+        submaps: Iterable[Submap],
+        closures: Iterable[LoopClosure],
+        config: ClosureConfig | None = None,
+        rejected: Iterable[Pair] = (),
+    ) -> LoopCloser:
+        """A closer with submaps whose closures are known: nothing is compared. Submaps come in their order."""
+        closer, maps = cls(config), {}
+        last: dict[int, SubmapNode] = {}
+        nodes: list[SubmapNode] = []
+        for submap in submaps:
+            last[submap.session] = make_node(submap, last.get(submap.session))
+            nodes.append(last[submap.session])
+            maps[submap.id] = submap.gpgmap
+        found = {closure.pair: closure for closure in closures}
+        closer._restore(SavedSession(nodes, found, list(rejected), False, {}), maps.__getitem__)
+        return closer
+
     def _restore(self, saved: SavedSession, maps: Callable[[int], GPGMap] | None) -> None:
         for node in saved.nodes:
             if not saved.surfaces and not node.skipped:
@@ -337,7 +380,7 @@ class LoopCloser:
         for node in theirs.nodes.values():
             if node.drive not in drives:
                 taken = ours.drives.keys() | set(drives.values())
-                drives[node.drive] = min(taken, default=0) - 1 if node.drive in taken else node.drive
+                drives[node.drive] = next(free for free in count(node.drive) if free not in taken)
             ours.insert_node(replace(node, id=ids[node.id], drive=drives[node.drive]))
             self.skipped_count += bool(node.skipped)
         ours.insert_closures(replace(c, a=ids[c.a], b=ids[c.b]) for c in theirs.closures.values())

@@ -6,12 +6,16 @@ schema.py has what a setting is, access.py settings by dotted name, yaml.py the 
 from gpgmap_ros.config.access import Setting, settings, with_settings
 from gpgmap_ros.config.schema import ConfigError, Value
 from gpgmap_ros.config.settings import (
+    ClearingConfig,
     ClosureConfig,
     Config,
     DriveConfig,
     FilterConfig,
     GateConfig,
+    GpsConfig,
+    ImuConfig,
     LidarConfig,
+    LocalizationConfig,
     MappingConfig,
     NoiseConfig,
     SubmapConfig,
@@ -20,13 +24,17 @@ from gpgmap_ros.config.settings import (
 )
 
 __all__ = [
+    "ClearingConfig",
     "ClosureConfig",
     "Config",
     "ConfigError",
     "DriveConfig",
     "FilterConfig",
     "GateConfig",
+    "GpsConfig",
+    "ImuConfig",
     "LidarConfig",
+    "LocalizationConfig",
     "MappingConfig",
     "NoiseConfig",
     "Setting",

@@ -28,11 +28,11 @@ class MappingConfig(Checked):
         dynamic=True,
     )
     kernel: str = setting(
-        "rbf",
-        "prior over heights: rbf is smooth; matern52 and, more so, matern32 follow rocks and breaks and are less "
-        "certain between the points; submaps and the global map made of them always use rbf, because the evidence "
+        "matern54",
+        "prior over heights: rbf is smooth; matern52, matern32 and, most, matern54 follow rocks and breaks and are "
+        "less certain between the points; submaps and the global map made of them always use rbf, because the evidence "
         "for loop closures was measured on such maps",
-        choices=("rbf", "matern52", "matern32"),
+        choices=("rbf", "matern52", "matern32", "matern54"),
     )
     length_scale: float = setting(
         0.5,
@@ -49,13 +49,26 @@ class MappingConfig(Checked):
         low=3.0,
         high=1000.0,
     )
+    rough_relief: float = setting(
+        10.0,
+        "relief of the matern kernels: standard deviation of the heights before any data; with learn_noise only the "
+        "noise relative to it counts, and that is learned",
+        "cells",
+        low=0.01,
+        high=1e5,
+    )
     relief_std: float = setting(
-        1.0, "standard deviation of the heights around their mean, before any data", "m", low=1e-4, high=1e4
+        1.0,
+        "standard deviation of the heights around their mean, before any data, of kernel rbf",
+        "m",
+        low=1e-4,
+        high=1e4,
     )
     learn_noise: bool = setting(
-        False,
-        "learn by place how far points scatter about the surface (grass, gravel, rock), weight them by it, and make "
-        "the layer noise_variance; the stated noise is where learning starts; submaps use the stated noise",
+        True,
+        "learn how large noise is against relief, and by place (grass, gravel, rock) how far points and surface are "
+        "from what the map states; makes the layer noise_variance; the stated noise is where learning starts; submaps "
+        "use the stated noise",
     )
     finest_std: float = setting(
         0.003,
@@ -186,6 +199,22 @@ class FilterConfig(Checked):
     lowest_support: int = setting(
         2, "points that make a surface; fewer, below it, are stray returns", "points", 1, 100, dynamic=True
     )
+    lowest_slope: float = setting(
+        1.0,
+        "slope of the steepest ground: what rises more steeply from it is none",
+        "m/m",
+        0.05,
+        10.0,
+        dynamic=True,
+    )
+    lowest_clearance: float = setting(
+        0.5,
+        "a lowest surface this far above the ground around is none: crowns, stems, roofs",
+        "m",
+        0.0,
+        100.0,
+        dynamic=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -219,6 +248,40 @@ class GateConfig(Checked):
         "s",
         0.0,
         3600.0,
+        dynamic=True,
+    )
+
+
+@dataclass(frozen=True)
+class ClearingConfig(Checked):
+    """What rays pass through is taken out of the map (mapping/clearing.py). Compares with the surface of the gate."""
+
+    enabled: bool = setting(
+        False,
+        "clear cells that rays pass through: what moving people, vehicles and dust left; not under bridges or trees "
+        "unless filter.lowest_surface is on",
+        dynamic=True,
+    )
+    clouds: int = setting(
+        3, "clouds with rays through a cell that clear it", "clouds", 1, 10000, dynamic=True
+    )
+    tolerance: float = setting(
+        0.15,
+        "a ray passes through where it is deeper below the surface than this",
+        "m",
+        low=0.0,
+        high=100.0,
+        dynamic=True,
+    )
+    threshold: float = setting(
+        4.0, "and than this many standard deviations of surface and ray", low=0.1, high=100.0, dynamic=True
+    )
+    rays: int = setting(
+        16384,
+        "rays of a cloud that are followed, at most; those of a larger cloud take turns",
+        "rays",
+        1,
+        10_000_000,
         dynamic=True,
     )
 
@@ -360,11 +423,11 @@ class ClosureConfig(Checked):
         2.0, "standard deviation of the error in roll and pitch between two maps", "deg", low=0.01, high=20.0
     )
     common_error: float = setting(
-        0.065,
-        "standard deviation of the position errors that a whole map shares and no residual shows: of georeference, "
-        "sensor mount, drift within a submap",
+        -1.0,
+        "standard deviation of the position errors that a whole map shares and no residual shows, as of georeference "
+        "(-1: none for maps that know the way on which they were made, up to 0.06 m or cells for others)",
         "m",
-        low=0.0,
+        low=-1.0,
         high=10.0,
     )
     threads: int = setting(2, "threads that share one registration or query", low=1, high=64)
@@ -405,6 +468,62 @@ class LidarConfig(Checked):
         "publish `map_frame` -> `base_frame` (the sensor's frame where /tf knows no mount) from LiDAR odometry on /tf:"
         " only one node of a robot may do that",
     )
+
+
+@dataclass(frozen=True)
+class LocalizationConfig(Checked):
+    """Localisation in a saved map: the pose in it is found without a guess, and followed."""
+
+    group: ClassVar[str] = "localization."
+
+    map: str = setting("", "folder of the run to localise in (empty: a new map is made)")
+    update: bool = setting(
+        False,
+        "let the saved map grow: finished submaps and closures are added to its folder; else it is only read",
+    )
+    step: float = setting(
+        5.0, "way after which the submap that is being made is compared with the map", "m", 0.1, 1000.0
+    )
+    probability: float = setting(
+        0.99, "a pose is believed when it is at least this probable", low=0.5, high=0.999999
+    )
+    lost_after: float = setting(
+        40.0,
+        "way without recognising the map, where it should be, after which the pose is given up",
+        "m",
+        low=1.0,
+        high=1e5,
+    )
+
+
+@dataclass(frozen=True)
+class ImuConfig(Checked):
+    """An IMU: the vertical of the map, turns within and between scans. Used where there is one."""
+
+    group: ClassVar[str] = "imu."
+
+    enabled: bool = setting(True, "use the topic `imu` (sensor_msgs/Imu)")
+    max_tilt: float = setting(
+        15.0,
+        "clouds are refused where the IMU says that the frame of the map is tilted by more against gravity",
+        "deg",
+        low=1.0,
+        high=180.0,
+    )
+
+
+@dataclass(frozen=True)
+class GpsConfig(Checked):
+    """GPS: where the map lies on the earth. Used where there is one; it never bends the map."""
+
+    group: ClassVar[str] = "gps."
+
+    enabled: bool = setting(True, "use the topic `gps/fix` (sensor_msgs/NavSatFix)")
+    publish_tf: bool = setting(
+        False,
+        "publish `gps.frame` -> `closure.frame` on /tf once the map is georeferenced: only one node may do that",
+    )
+    frame: str = setting("earth", "frame of the earth (ECEF, REP-105) for that transform")
 
 
 @dataclass(frozen=True)
@@ -449,12 +568,16 @@ class Config(Checked):
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     filter: FilterConfig = field(default_factory=FilterConfig)
     gate: GateConfig = field(default_factory=GateConfig)
+    clearing: ClearingConfig = field(default_factory=ClearingConfig)
     traversability: TraversabilityConfig = field(default_factory=TraversabilityConfig)
     visual: VisualConfig = field(default_factory=VisualConfig)
     submap: SubmapConfig = field(default_factory=SubmapConfig)
     closure: ClosureConfig = field(default_factory=ClosureConfig)
     drive: DriveConfig = field(default_factory=DriveConfig)
     lidar: LidarConfig = field(default_factory=LidarConfig)
+    localization: LocalizationConfig = field(default_factory=LocalizationConfig)
+    imu: ImuConfig = field(default_factory=ImuConfig)
+    gps: GpsConfig = field(default_factory=GpsConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -467,6 +590,7 @@ class Config(Checked):
                 f"closure.publish_tf needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
                 "let map_frame be the frame of the odometry, as in 'odom'"
             )
+        self._check_localization()
         if self.lidar.publish_tf and self.pose_source != "lidar":
             raise ConfigError(
                 f"lidar.publish_tf needs pose_source 'lidar', and it is '{self.pose_source}': these poses are on the"
@@ -478,3 +602,21 @@ class Config(Checked):
                 f"submap.size ({self.submap.size} m) is smaller than one of its cells ({cell} m): "
                 "lower submap.resolution or mapping.resolution"
             )
+
+    def _check_localization(self) -> None:
+        wanted = self.localization
+        if wanted.update and not wanted.map:
+            raise ConfigError("localization.update needs localization.map: name the run that is to grow")
+        if not wanted.map:
+            return
+        if self.closure.frame == self.map_frame:
+            raise ConfigError(
+                f"localization.map needs two frames, and closure.frame and map_frame are both '{self.map_frame}': "
+                "let map_frame be the frame of the odometry, as in 'odom'"
+            )
+        if self.closure.publish_tf:
+            raise ConfigError(
+                "closure.publish_tf and localization.map both publish the map's frame: unset one"
+            )
+        if wanted.update and self.map_folder:
+            raise ConfigError("localization.update writes to localization.map: leave map_folder empty")

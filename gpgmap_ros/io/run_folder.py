@@ -3,9 +3,11 @@
 run.json                what was used, what happened, what was lost; written first and again at the end
 config.yaml             the effective settings
 trajectory.txt          where the robot was, corrected by the closures (TUM format)
+trajectory_utm.txt      the same in UTM, where GPS fixes say where the map is
 odometry.txt            where the recording says it was (TUM format)
 submaps/                finished submaps
 closures.g2o, .json     the pose graph; every comparison of two submaps with its verdict
+closures.npz            the same for programs: to localise in the run, merge it, or go on with it
 map.npz                 all layers of the map
 layers/                 each layer as GeoTIFF and PNG
 report.html             everything to look at
@@ -55,6 +57,10 @@ class RunFolder:
         return self.path / "trajectory.txt"
 
     @property
+    def trajectory_utm(self) -> Path:
+        return self.path / "trajectory_utm.txt"
+
+    @property
     def odometry(self) -> Path:
         return self.path / "odometry.txt"
 
@@ -65,6 +71,10 @@ class RunFolder:
     @property
     def graph(self) -> Path:
         return self.path / "closures.g2o"
+
+    @property
+    def session(self) -> Path:
+        return self.path / "closures.npz"
 
     @property
     def closures(self) -> Path:

@@ -9,24 +9,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gp_core.grid import Blocks, Grid, GridGP, GridPosterior
+from gp_core.grid.point_sample import PointSample
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config, MappingConfig
 from gpgmap_ros.mapping.cells import flat_cells
 from gpgmap_ros.mapping.gpgmap import GPGMap, gpgmap_from_posterior
 from gpgmap_ros.mapping.layers import NOISE_VARIANCE
-from gpgmap_ros.mapping.model import APPROXIMATE_TILES, cached_gp, is_rough, make_gp, prior_variance
+from gpgmap_ros.mapping.model import (
+    APPROXIMATE_TILES,
+    cached_gp,
+    is_rough,
+    make_gp,
+    prior_std,
+    prior_variance,
+)
+from gpgmap_ros.mapping.noise import CommonError
 from gpgmap_ros.mapping.point_input import points_array
 from gpgmap_ros.mapping.pseudo_points import SURFACE_DEGREE, PseudoPoints, condense
 
 MEAN_DRIFT = 0.5
 """Standard deviations of the relief by which the ground may leave the prior mean before that is brought up to date."""
 
-FIRST_ROUNDS = 3
-"""Rounds of learning the noise for the first map; later ones are single."""
 NOISE_RENEWAL = 0.15
 """Share of the map's points that must be new before the noise is learned again."""
-NOISE_KEPT = 0.1
-"""Change of a logarithmic noise factor that is not worth solving its block again for."""
 
 
 class ElevationMap:
@@ -44,6 +49,8 @@ class ElevationMap:
         self._posterior: GridPosterior | None = None
         self._new_points = 0
         """Since the noise was last learned."""
+        self._sample = PointSample()
+        self._common = CommonError()
 
     @property
     def grid(self) -> Grid:
@@ -54,8 +61,21 @@ class ElevationMap:
         """Tiles of the present window that the solver had to solve the slower, safer way."""
         return 0 if self._gp is None else self._gp.fallbacks
 
-    def add(self, xyz: Array, variance: Array) -> int:
-        """Fuse points (N, 3) with the variances (N,) of their heights; returns how many lie on the map."""
+    @property
+    def sample(self) -> Array:
+        """(N, 4) some of the map's points, with variances, from which it knows how points spread about it."""
+        return self._sample.points
+
+    @sample.setter
+    def sample(self, points: Array) -> None:
+        self._sample = PointSample()
+        self._sample.add(points[:, :3], points[:, 3])
+
+    def add(self, xyz: Array, variance: Array, common: CommonError | None = None) -> int:
+        """Fuse points (N, 3) with the variances (N,) of their heights; returns how many lie on the map.
+
+        common: what of these variances the points have in common, which their scatter does not show
+        """
         if not len(xyz):
             return 0
         if self._gp is None:
@@ -66,9 +86,12 @@ class ElevationMap:
         used = self._gp.update(xyz[:, :2], xyz[:, 2], variance).used
         if used:
             # a robot that stands for an hour must not end up with a map that nothing can change any more
-            self._gp.limit_information(1.0 / self.config.finest_std**2)
+            self._gp.limit_information(1.0 / (self.config.finest_std**2 * self._gp.noise_level))
             self._new_points += used
             self._posterior = None
+            if self.config.learn_noise:
+                self._sample.add(xyz, variance)
+                self._common = self._common.joined(common or CommonError(0.0, 0.0, used))
         return used
 
     def follow(self, position: Array) -> bool:
@@ -92,7 +115,7 @@ class ElevationMap:
             height = self._gp.mean_height
             if height is None:
                 self._gp = None
-            elif abs(height - float(self._gp.mean)) > MEAN_DRIFT * self.config.relief_std:
+            elif abs(height - float(self._gp.mean)) > MEAN_DRIFT * prior_std(self.config):
                 self.restore(self._gp.blocks(), height)
         return True
 
@@ -100,6 +123,7 @@ class ElevationMap:
         """Forget all that was seen in the blocks (about half a length scale wide) around the positions (N, 2)."""
         if self._gp is not None and len(xy):
             self._gp.forget(xy)
+            self._sample = PointSample()  # of points that are not on the map any more, some may be in it
             self._posterior = None
 
     def blocks(self) -> Blocks | None:
@@ -113,15 +137,20 @@ class ElevationMap:
         blocks = self._gp.blocks()
         return condense(blocks, self._gp.block_means(blocks, SURFACE_DEGREE))
 
-    def restore(self, blocks: Blocks | None, mean: float | None = None) -> None:
+    def restore(
+        self, blocks: Blocks | None, mean: float | None = None, noise_level: float | None = None
+    ) -> None:
         """Remember `blocks`, and nothing else. ValueError where they were made with another kernel or length scale.
 
         mean: height that the relief is a deviation from; the blocks' own unless given
+        noise_level: factor on the noise variances where it is known (see `GridGP.noise_level`)
         """
         gp = None
         if blocks is not None:
             gp = self._process(blocks.reference if mean is None else mean)
             gp.add_blocks(blocks)
+            if noise_level is not None:
+                gp.set_noise_level(noise_level)
         self._gp, self._posterior = gp, None
 
     def posterior(self) -> GridPosterior:
@@ -130,19 +159,33 @@ class ElevationMap:
             gp = self._gp
             if gp is None:
                 self._posterior = self._process(0.0).posterior()
-            elif not self.config.learn_noise:
-                self._posterior = gp.posterior()
-            elif gp.has_learned_noise:
-                self._posterior = gp.posterior()
-                if self._new_points > NOISE_RENEWAL * gp.count:
-                    # From the surface that is solved anyway; the next one is solved with it.
-                    gp.learn_noise(max_rounds=1, keep_within=NOISE_KEPT)
-                    self._new_points = 0
             else:
-                gp.learn_noise(max_rounds=FIRST_ROUNDS)
-                self._new_points = 0
-                self._posterior = gp.posterior()
+                if self.config.learn_noise:
+                    self._learn_noise(gp)
+                self._posterior = self._with_common_error(gp.posterior())
         return self._posterior
+
+    def _learn_noise(self, gp: GridGP) -> None:
+        """Learn how far points scatter, if that is not known of most of them yet."""
+        if gp.has_learned_noise and self._new_points <= NOISE_RENEWAL * gp.count:
+            return
+        gp.learn_scale()
+        points = self._sample.points
+        inside = flat_cells(self._grid, points[:, :2])[1]
+        if not inside.all():
+            self._sample.keep(inside)
+            points = self._sample.points
+        gp.calibrate_by_own(points[:, :2], points[:, 2], points[:, 3])
+        self._new_points = 0
+
+    def _with_common_error(self, posterior: GridPosterior) -> GridPosterior:
+        """The posterior with the errors that points have in common: their scatter, which was learned, lacks them."""
+        gp = self._gp
+        if gp is None or not gp.has_learned_noise or self._common.share == 0.0:
+            return posterior
+        stated = gp.raw_variance_layer * (self._common.share / gp.noise_level)
+        variance = posterior.variance + np.minimum(stated, self._common.variance)
+        return dataclasses.replace(posterior, variance=variance)
 
     def approximate_posterior(self) -> GridPosterior:
         """The surface about as it is known now, for less work: to compare points with it.
@@ -152,11 +195,14 @@ class ElevationMap:
         """
         if self._posterior is not None or self._gp is None or is_rough(self.config):
             return self.posterior()
-        return self._gp.posterior_by(cached_gp(self.config, APPROXIMATE_TILES))
+        return self._with_common_error(self._gp.posterior_by(cached_gp(self.config, APPROXIMATE_TILES)))
 
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
         """Mask of the cells of which the data say too little."""
-        return posterior.variance > self.config.known_variance_ratio * prior_variance(self.config)
+        limit = self.config.known_variance_ratio * prior_variance(self.config)
+        if self._gp is not None and self._gp.has_learned_noise and posterior is self._posterior:
+            return self._gp.raw_variance_layer > limit
+        return posterior.variance > limit
 
     def gpgmap(self, frame_id: str = "map", stamp: int = 0, config: Config | None = None) -> GPGMap:
         """The terrain as it is known now. config: limits for the layers that need some."""
@@ -168,7 +214,7 @@ class ElevationMap:
     def measured_interval(self, xy: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper bound (N,), (N,) of the height that a point measured at xy (N, 2) will have.
 
-        level: probability of the interval. Student t where `mapping.learn_noise` is on, else normal with the stated
+        level: probability of the interval. Learned where `mapping.learn_noise` is on, else normal with the stated
         noise of the points around. ValueError before the first point.
         """
         return self._with_points().measured_interval(xy, level)
@@ -211,7 +257,8 @@ def gpgmap_from_points(
 
     xyz: array-like, or a point cloud of Open3D (open3d.geometry.PointCloud or open3d.t.geometry.PointCloud).
     resolution: edge of a cell in metres.
-    config: everything else; the default's length scale is widened to five cells where the cells are coarser.
+    config: everything else. By default the length scale of kernel rbf is at least five cells, and its relief that of
+        the heights
     """
     points = points_array(xyz)
     if not len(points):

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gp_core.compiled import compiled
 from gpgmap_ros.arrays import Array, Mask
 from gpgmap_ros.config import FilterConfig
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping.cells import cell_ids, first_of_each
+from gpgmap_ros.mapping.ground_trend import height_above_trend
 
 REASONS = ("not_finite", "range", "robot", "height", "thinned", "overhang")
 """Why a point is left out; a point has one reason, the first."""
@@ -111,19 +113,38 @@ def _in_bounds(points, T_map_sensor, T_base_sensor, ranges, box, heights, out, c
 
 
 def lowest_surface(xyz: Array, config: FilterConfig) -> Mask:
-    """Mask (N,) of the points that belong to the lowest surface of their cell.
+    """Mask (N,) of the points that belong to the lowest surface of their cell, where that is ground.
 
-    A surface begins at the lowest point that has `lowest_support` points, itself included, within `lowest_tolerance`
-    above it, and ends that tolerance higher. Where a cell has no such point, its lowest point begins it.
+    Heights are measured above the trend of the ground around (ground_trend.py), so that cells may be large and the
+    ground steep; what is as low as that belongs to the surface as well. A cell whose lowest surface is more than
+    `lowest_clearance` above it has no ground: what is lowest there is a crown or a stem.
     """
-    ids = cell_ids(xyz[:, :2], config.lowest_cell)
+    tolerance, support = config.lowest_tolerance, config.lowest_support
+    above = height_above_trend(xyz, tolerance, support, config.lowest_slope)
+    lowest, floors = lowest_layer(above, cell_ids(xyz[:, :2], config.lowest_cell), tolerance, support)
+    low = (above >= floors) & (above <= tolerance)
+    return np.asarray((lowest | low) & (floors <= config.lowest_clearance))
+
+
+def lowest_layer(
+    heights: Array, ids: NDArray[np.int64], tolerance: float, support: int
+) -> tuple[Mask, Array]:
+    """Which of N points are in the lowest layer of their cell, by their heights (N,), and where (N,) it begins.
+
+    A layer begins at the lowest point that has `support` points, itself included, within `tolerance` above it, and
+    ends that tolerance higher. Where a cell has no such point, its lowest point begins it.
+    """
     starts = np.concatenate([[0], np.cumsum(np.bincount(ids))])
-    return _lowest(xyz[:, 2], ids, starts, config.lowest_tolerance, config.lowest_support)  # type: ignore[no-any-return]
+    floors = _floors(heights, ids, starts, tolerance, support)[ids] if len(ids) else np.empty(0)
+    return (floors <= heights) & (heights <= floors + tolerance), floors
 
 
 @compiled()
-def _lowest(z, ids, starts, tolerance, support):  # type: ignore[no-untyped-def]
-    """starts: where the heights of each cell begin when they are put together cell by cell."""
+def _floors(z, ids, starts, tolerance, support):  # type: ignore[no-untyped-def]
+    """(C,) where the layer of each cell begins.
+
+    starts: where the heights of each cell begin when they are put together cell by cell
+    """
     heights = np.empty(z.size)
     fill = starts.copy()
     for n in range(z.size):
@@ -137,8 +158,4 @@ def _lowest(z, ids, starts, tolerance, support):  # type: ignore[no-untyped-def]
             if here[n + support - 1] <= here[n] + tolerance:
                 floors[cell] = here[n]
                 break
-    out = np.empty(z.size, dtype=np.bool_)
-    for n in range(z.size):
-        floor = floors[ids[n]]
-        out[n] = floor <= z[n] <= floor + tolerance
-    return out
+    return floors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,16 +13,20 @@ from numpy.typing import NDArray
 
 from gp_core.grid import Blocks
 from gp_core.grid.interpolation import MOMENTS, ORDER
+from gp_core.grid.point_sample import SIZE
 from gp_core.grid.statistics import COUNT, SQUARES
-from gpgmap_ros.config import Config, settings
+from gpgmap_ros.config import Config, MappingConfig, settings
 from gpgmap_ros.mapping.elevation_map import ElevationMap
-from gpgmap_ros.mapping.model import finest_block_spacing, model_settings
+from gpgmap_ros.mapping.model import finest_block_spacing, model_settings, with_model_of
 from gpgmap_ros.mapping.plausible import FARTHEST, check_number, check_stamp
 from gpgmap_ros.storage.archive import ArchiveError, read_archive, shorten, write_archive
 
 KIND = "map"
 BEFORE = {"mapping.kernel": "rbf"}
 """Settings of maps that were written before there was a choice."""
+RELIEF = "mapping.rough_relief"
+"""In cells; maps that were written before it have `relief_std` instead, in metres, with every kernel."""
+SAMPLE = "sample"
 ARRAYS = tuple(item.name for item in fields(Blocks) if item.name != "reference")
 SHAPES = {"weights": (MOMENTS, MOMENTS), "heights": (ORDER, ORDER), "totals": (3,)}
 """Of one block."""
@@ -52,29 +57,47 @@ def save_map(path: Path, elevation_map: ElevationMap, config: Config, stamp: int
         "session": session,
         "centre": [(x_min + x_max) / 2.0, (y_min + y_max) / 2.0],
         "reference": None if blocks is None else blocks.reference,
-        "settings": {item.name: item.value for item in settings(config)},
     }
+    config = dataclasses.replace(config, mapping=with_model_of(config.mapping, elevation_map.config))
+    values["settings"] = {item.name: item.value for item in settings(config)}
     arrays = {} if blocks is None else {name: getattr(blocks, name) for name in ARRAYS}
+    arrays[SAMPLE] = elevation_map.sample
     write_archive(path, KIND, values, arrays)
 
 
 def load_map(path: Path, config: Config) -> LoadedMap:
-    """ArchiveError where the file is damaged, of another version, or made with settings that do not fit `config`."""
+    """ArchiveError where the file is damaged, of another version, or made with settings that do not fit `config`.
+
+    A map keeps the kernel that it was made with, whatever that of `config`.
+    """
     values, arrays = read_archive(path, KIND, max_file_bytes(config))
     try:
-        check_settings(path, values["settings"], config)
+        made_with = settings_of_map(values["settings"])
+        mapping = mapping_of_map(made_with, config.mapping)
+        check_settings(path, made_with, dataclasses.replace(config, mapping=mapping))
         centre = [check_number(value, "its centre") for value in values["centre"]]
         if len(centre) != 2:
             raise ValueError(f"its centre has {len(centre)} coordinates")
         stamp, session = (check_stamp(values[name], f"its {name}") for name in ("stamp", "session"))
-        elevation_map = ElevationMap(config.mapping, centre)
+        elevation_map = ElevationMap(mapping, centre)
         elevation_map.restore(blocks_from(values["reference"], arrays))
+        if SAMPLE in arrays:  # not in files of earlier versions
+            elevation_map.sample = check_sample(arrays[SAMPLE])
         return LoadedMap(elevation_map, stamp, session)
     except ArchiveError:
         raise
     except Exception as error:  # whatever strange content may cause: the map that is there must stay
         reason = shorten(error) or type(error).__name__
         raise ArchiveError(f"{path}: its content is not valid: {reason}") from error
+
+
+def check_sample(points: NDArray[Any]) -> NDArray[np.float64]:
+    """The sample (N, 4) of the map's points. ValueError where it is none."""
+    if points.ndim != 2 or points.shape[1] != 4 or points.dtype != np.float64 or len(points) > SIZE:
+        raise ValueError(f"its sample of points has {points.dtype} {points.shape}")
+    if not np.isfinite(points).all() or (points[:, 3] <= 0.0).any() or (np.abs(points) > FARTHEST).any():
+        raise ValueError("its sample of points has heights or variances that are none")
+    return points
 
 
 def max_file_bytes(config: Config) -> int:
@@ -89,9 +112,26 @@ def max_file_bytes(config: Config) -> int:
     return HEADER_BYTES + 2 * BLOCK_BYTES * math.ceil(blocks)
 
 
+def settings_of_map(written: dict[str, Any]) -> dict[str, Any]:
+    """The settings that a file holds, with those that it was written before."""
+    made_with = {**BEFORE, **written}
+    if RELIEF not in made_with:
+        made_with[RELIEF] = made_with["mapping.relief_std"] / made_with["mapping.resolution"]
+    return made_with
+
+
+def mapping_of_map(made_with: dict[str, Any], mapping: MappingConfig) -> MappingConfig:
+    """The settings of the group `mapping`; with another kernel in the file, its kernel and what that depends on."""
+    kernel = made_with["mapping.kernel"]
+    if kernel == mapping.kernel:
+        return mapping
+    other = dataclasses.replace(mapping, kernel=kernel)
+    values = {name: made_with[f"mapping.{name}"] for name in model_settings(other)}
+    return dataclasses.replace(other, **values)
+
+
 def check_settings(path: Path, made_with: dict[str, Any], config: Config) -> None:
     """ArchiveError where what a map can't be read without differs; the other settings are kept for the record."""
-    made_with = {**BEFORE, **made_with}
     now = {item.name: item.value for item in settings(config)}
     names = ("resolution", "size_x", "size_y", *model_settings(config.mapping))
     must_agree = ("map_frame", *(f"mapping.{name}" for name in names))

@@ -1,8 +1,9 @@
 """The map's model of terrain: the prior over heights, and the Gaussian process with that prior on a grid.
 
-The relief f(x, y) ~ GP(mean, k) with k = relief_std^2 RBF(length_scale), or relief_std^2 Matern(rough_length cells) of
-the smoothness that `mapping.kernel` names. Everything that depends on the kernel is in this file: what it is made of,
-its variances at a point, how far a point counts, and the settings that must agree for two maps to be merged.
+The relief f(x, y) ~ GP(mean, k) with k = relief_std^2 RBF(length_scale), or, in cells, k = rough_relief^2
+Matern(rough_length) of the smoothness that `mapping.kernel` names. Everything that depends on the kernel is in this
+file: what it is made of, its variances at a point, how far a point counts, and the settings that must agree for two
+maps to be merged.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from gp_core.kernels.base import Kernel
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import MappingConfig
 
-SMOOTHNESS = {"matern32": 1.5, "matern52": 2.5}
+SMOOTHNESS = {"matern54": 1.25, "matern32": 1.5, "matern52": 2.5}
 """nu of the rough kernels by name: above 1, because a rougher surface has no gradient to map."""
 
+ROUGH_INFORMATION = 100.0
+"""Prior variance over noise variance of a point for which the lattice of a rough kernel is made: blocks of about a
+cell, whatever its size."""
 EXPECTED_NOISE_VARIANCE = 0.1**2
-"""Square metres, of one point: the lattice is made for it. Every point comes with a variance of its own, which in a
-dense cloud is about this, because what its points have in common counts in full for each of them (mapping/noise.py)."""
+"""Square metres, of one point: the lattice of the smooth kernel is made for it. Every point comes with a variance of
+its own, which in a dense cloud is about this, because what its points have in common counts in full for each of them
+(mapping/noise.py)."""
 
 APPROXIMATE_TILES = Tiles(
     mean=TileSize(core=4.0, halo=2.0, window=1.0, cutoff=1e-6),
@@ -51,7 +56,10 @@ def is_rough(mapping: MappingConfig) -> bool:
 
 def model_settings(mapping: MappingConfig) -> tuple[str, ...]:
     """Settings of the group `mapping` that the kernel depends on: statistics of maps with other values do not fit."""
-    return ("kernel", "rough_length" if is_rough(mapping) else "length_scale", "relief_std")
+    return (
+        "kernel",
+        *(("rough_length", "rough_relief") if is_rough(mapping) else ("length_scale", "relief_std")),
+    )
 
 
 def correlation_length(mapping: MappingConfig) -> float:
@@ -63,13 +71,28 @@ def terrain_kernel(mapping: MappingConfig) -> Kernel:
     """The prior covariance of heights, k(x, x'); kernels are hashable, so that equal ones share their tables."""
     length = correlation_length(mapping)
     form = Matern(length, nu=SMOOTHNESS[mapping.kernel]) if is_rough(mapping) else RBF(length)
-    kernel: Kernel = mapping.relief_std**2 * form
+    kernel: Kernel = prior_variance(mapping) * form
     return kernel
 
 
 def prior_variance(mapping: MappingConfig) -> float:
     """Variance of a height before any data, k(x, x)."""
-    return mapping.relief_std**2
+    return prior_std(mapping) ** 2
+
+
+def prior_std(mapping: MappingConfig) -> float:
+    """Standard deviation of a height before any data, metres."""
+    return mapping.rough_relief * mapping.resolution if is_rough(mapping) else mapping.relief_std
+
+
+def expected_noise_variance(mapping: MappingConfig) -> float:
+    """Noise variance of a point for which the lattice is made."""
+    return prior_variance(mapping) / ROUGH_INFORMATION if is_rough(mapping) else EXPECTED_NOISE_VARIANCE
+
+
+def with_model_of(mapping: MappingConfig, other: MappingConfig) -> MappingConfig:
+    """The settings with the kernel of others, and what it depends on."""
+    return dataclasses.replace(mapping, **{name: getattr(other, name) for name in model_settings(other)})
 
 
 def prior_gradient_variance(mapping: MappingConfig) -> float:
@@ -99,8 +122,9 @@ def learned_settings(mapping: MappingConfig, kernel: Kernel) -> dict[str, float]
     """The numbers among `model_settings` with which `terrain_kernel` gives `kernel`, which has the form of its own."""
     std = float(np.sqrt(kernel.diag(np.zeros((1, 2)))[0]))
     ratio = _half_correlation(kernel) / _half_correlation(terrain_kernel(mapping))
-    name = model_settings(mapping)[1]
-    return {name: getattr(mapping, name) * ratio, "relief_std": std}
+    _, length, relief = model_settings(mapping)
+    unit = mapping.resolution if is_rough(mapping) else 1.0
+    return {length: getattr(mapping, length) * ratio, relief: std / unit}
 
 
 def _half_correlation(kernel: Kernel) -> float:
@@ -122,12 +146,12 @@ def cached_gp(mapping: MappingConfig, tiles: Tiles | None = None) -> GridGP:
 
     tiles: of the solver; those of the exact posterior unless given
     """
-    return _cached_gp(terrain_kernel(mapping), mapping.resolution, tiles)
+    return _cached_gp(terrain_kernel(mapping), mapping.resolution, expected_noise_variance(mapping), tiles)
 
 
 @lru_cache(maxsize=8)
-def _cached_gp(kernel: Kernel, resolution: float, tiles: Tiles | None) -> GridGP:
-    return GridGP(Grid((0.0, 0.0), (1, 1), resolution), kernel, EXPECTED_NOISE_VARIANCE, tiles=tiles)
+def _cached_gp(kernel: Kernel, resolution: float, noise_variance: float, tiles: Tiles | None) -> GridGP:
+    return GridGP(Grid((0.0, 0.0), (1, 1), resolution), kernel, noise_variance, tiles=tiles)
 
 
 def warm_up(mapping: MappingConfig, *, approximate: bool) -> None:

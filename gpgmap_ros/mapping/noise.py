@@ -90,6 +90,18 @@ def pose_height_variance(beams: Array, gradient: Array | None, covariance: Array
     return out
 
 
+def ray_deviations(covariance: Array | None, config: NoiseConfig) -> tuple[float, float]:
+    """Standard deviations of a ray's height at the sensor, in metres, and of its direction, in radians.
+
+    covariance: (6, 6) of the sensor's pose as in `pose_height_variance`; None where it is not known
+    """
+    height, angle = config.height_std**2 + config.common_std**2, sensor_model(config).angle_std ** 2
+    if covariance is not None:
+        height += float(covariance[2, 2])
+        angle += float(np.linalg.eigvalsh(covariance[3:5, 3:5])[-1])
+    return float(np.sqrt(height)), float(np.sqrt(angle))
+
+
 def level(count: int) -> Array:
     """Gradients (N, 2) of level ground: in memory of their own, since loops are compiled anew for other layouts."""
     return np.zeros((count, 2))
@@ -127,6 +139,29 @@ def _pose_height_variance(beams, gradient, covariance, J, out):  # type: ignore[
             for j in range(6):
                 total += J[i] * covariance[i, j] * J[j]
         out[n] = max(total, 0.0)
+
+
+@dataclass(frozen=True)
+class CommonError:
+    """What points have in common: the error of a pose moves all of a cloud, and their scatter does not show it.
+
+    share: of the stated variances that stands for it, as a mean over the points
+    variance: of that error itself, likewise; count: number of points
+    """
+
+    share: float = 0.0
+    variance: float = 0.0
+    count: int = 0
+
+    def joined(self, other: CommonError) -> CommonError:
+        """That of the points of both."""
+        count = self.count + other.count
+        weight = other.count / max(count, 1)
+        return CommonError(
+            self.share + weight * (other.share - self.share),
+            self.variance + weight * (other.variance - self.variance),
+            count,
+        )
 
 
 def shared_variance(variance: Array, patch: NDArray[np.integer]) -> Array:

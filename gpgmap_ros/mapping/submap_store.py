@@ -85,6 +85,10 @@ class SubmapStore:
         """All submaps, oldest first."""
         return [self._infos[id] for id in sorted(self._infos)]
 
+    def sessions(self) -> dict[int, int]:
+        """The session of each submap, by its number."""
+        return {id: info.session for id, info in list(self._infos.items())}
+
     def add(self, submap: Submap) -> SubmapInfo:
         """Write a submap; it is on the disk when this returns. OSError where that fails: then nothing has changed."""
         path = self._path(submap.id)
@@ -118,17 +122,19 @@ class SubmapStore:
         path = self._infos[id].path
         values, arrays = read_archive(path, KIND)
         info = info_from(path, values)
+        track, points = contents_from(path, int(values.get("format", 1)), arrays)
         gpgmap = GPGMap(
             info.grid,
             layers_from(path, info.grid, arrays),
             frame_of(path, values),
             info.last_stamp,
             self._config,
+            track.positions,
         )
         return Submap(
             info.id, info.session, info.T_map_submap, gpgmap,
             info.first_stamp, info.last_stamp, info.distance, info.ended_by,
-            *contents_from(path, int(values.get("format", 1)), arrays),
+            track, points,
         )  # fmt: skip
 
 

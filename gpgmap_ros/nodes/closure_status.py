@@ -14,12 +14,13 @@ from gpgmap_ros.slam.closure_process import ClosureProcess
 
 
 class ClosureStatus:
-    """update: the last one; restored: what earlier runs left."""
+    """update: the last one; restored: what earlier runs left; joined: sessions that this drive has joined, in words"""
 
     def __init__(self, process: ClosureProcess) -> None:
         self._process, self._backlog = process, Backlog()
         self.update: Update | None = None
         self.restored: Restored | None = None
+        self.joined: list[str] = []
 
     def diagnostics(self, name: str) -> DiagnosticStatus:
         """What became of closures so far."""
@@ -47,6 +48,8 @@ class ClosureStatus:
                 "correction map <- odom (deg)": f"{yaw:.2f}",
             }
             message = f"{accepted} closures over {len(update.ids)} submaps"
+            if self.joined:
+                values["sessions joined"] = "; ".join(self.joined)
             if update.earlier:
                 message += " of earlier drives"
             elif not update.located:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
@@ -36,9 +36,12 @@ class Diagnostics:
         problems: Mapping[str, str],
         values: Mapping[str, str],
         idle: str,
-        closures: DiagnosticStatus | None,
+        more: Sequence[DiagnosticStatus] = (),
     ) -> None:
-        """problems: kind -> text; values: of the present; idle: the message where there is no problem."""
+        """problems: kind -> text; values: of the present; idle: the message where there is no problem.
+
+        more: statuses of other parts
+        """
         for kind, text in problems.items():
             self._warnings.warn(kind, text)
         counted = self._metrics.values(STAGES) | self._metrics.rates(
@@ -50,7 +53,7 @@ class Diagnostics:
             message="; ".join(problems.values()) or idle,
             values=[KeyValue(key=key, value=value) for key, value in (counted | dict(values)).items()],
         )
-        message = DiagnosticArray(status=[status] if closures is None else [status, closures])
+        message = DiagnosticArray(status=[status, *more])
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._publisher.publish(message)
 
@@ -70,6 +73,7 @@ class Diagnostics:
             "clouds waiting": str(waiting),
             "solver fallbacks": str(mapping.fallbacks),
             "cells that clouds contradict": str(mapping.disputed),
+            "maps replaced before they were sent": str(results.replaced),
         }
         if results.coverage is not None:
             values["map coverage (%)"] = f"{100.0 * results.coverage:.1f}"

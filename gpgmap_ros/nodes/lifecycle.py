@@ -10,7 +10,7 @@ from typing import Any
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
 try:
-    from rclpy._rclpy_pybind11 import RCLError
+    from rclpy._rclpy_pybind11 import RCLError as RCLError
 except ImportError:  # the name of the C extension is rclpy's own business
     RCLError = RuntimeError
 

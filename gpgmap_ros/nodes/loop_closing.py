@@ -7,6 +7,7 @@ Service: `reject_closure` (std_srvs/Trigger), for the closure that the parameter
 
 from __future__ import annotations
 
+import datetime
 import re
 import threading
 from collections.abc import Callable
@@ -16,28 +17,24 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from grid_map_msgs.msg import GridMap
 from nav_msgs.msg import Odometry
 from nav_msgs.msg import Path as PathMessage
-from rclpy.clock import Clock, ClockType
-from rclpy.duration import Duration
 from rclpy.event_handler import PublisherEventCallbacks
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
-from rclpy.time import Time
 from std_srvs.srv import Trigger
-from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import MarkerArray
 
 from gpgmap_ros.closure.loop_closer import list_pairs
 from gpgmap_ros.config import Config
+from gpgmap_ros.mapping import SubmapStore
 from gpgmap_ros.mapping.layers import global_map_layers
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.nodes.closure_status import ClosureStatus
 from gpgmap_ros.nodes.health import Warnings
+from gpgmap_ros.nodes.map_tf import MapTf
 from gpgmap_ros.nodes.messages import (
     closure_markers,
     closure_message,
     grid_map_message,
     path_message,
-    transform_message,
 )
 from gpgmap_ros.nodes.outputs import MAP_QOS, POSES_QOS
 from gpgmap_ros.slam.closure_messages import (
@@ -53,8 +50,6 @@ from gpgmap_ros.slam.closure_messages import (
 from gpgmap_ros.slam.closure_process import ClosureProcess
 from gpgmap_ros.slam.metrics import Metrics
 
-TF_PERIOD = 0.1  # seconds between two transforms
-TF_AHEAD = 0.2  # seconds that a transform is stamped ahead, so that it is there for clouds of this moment
 ANSWER_WITHIN = 0.3  # seconds that reject_closure waits for the process: clouds wait for no longer than that
 MARKER_SHARE = 0.04  # size of a dot over that of a submap
 
@@ -63,6 +58,7 @@ class LoopClosing:
     """From configure to cleanup.
 
     config: of the node; process: the loop closures; reject: what the parameter closure.reject is now
+    store: where submaps are kept, those of earlier runs as well
     """
 
     def __init__(
@@ -73,8 +69,10 @@ class LoopClosing:
         reject: Callable[[], str],
         metrics: Metrics,
         warnings: Warnings,
+        store: SubmapStore | None = None,
     ) -> None:
         self._node, self._config, self._reject_name = node, config, reject
+        self._store, self._joined = store, set[int]()
         self._metrics, self._warnings, self._process = metrics, warnings, process
         self._T_map_odom = np.eye(4)
         self._stamps: dict[int, int] = {}
@@ -94,14 +92,9 @@ class LoopClosing:
         self._global_map = node.create_publisher(GridMap, "~/global_map", MAP_QOS, event_callbacks=events)
         self._publishers = [self._closure, self._markers, self._path, self._global_map]
         self._service = node.create_service(Trigger, "~/reject_closure", self._on_reject)
-        self._timer = None
+        self._tf: MapTf | None = None
         if config.closure.publish_tf:
-            self._tf = node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100))
-            self._publishers.append(self._tf)
-            self._transform_sent: Time | None = None
-            # by the wall: simulated time may stand still, and the transform must be there when it goes on
-            clock = Clock(clock_type=ClockType.STEADY_TIME)
-            self._timer = node.create_timer(TF_PERIOD, self._send_transform, clock=clock)
+            self._tf = MapTf(node, config.closure.frame, config.map_frame, lambda: self._T_map_odom)
 
     def start(self, count: int) -> None:
         """Begin to read what earlier runs left in the folder: so many submaps."""
@@ -120,8 +113,8 @@ class LoopClosing:
 
     def destroy(self) -> None:
         self.stop()
-        if self._timer is not None:
-            self._node.destroy_timer(self._timer)
+        if self._tf is not None:
+            self._tf.destroy()
         self._node.destroy_service(self._service)
         for publisher in self._publishers:
             self._node.destroy_publisher(publisher)
@@ -175,6 +168,7 @@ class LoopClosing:
             self._metrics.count("closures accepted")
             text = f"submap {closure.b} with {closure.a}: {closure.reason}"
             self._node.get_logger().info(f"loop closed: {text}")
+            self._tell_session(closure.a, closure.b)
             self._closure.publish(closure_message(closure, self._stamps.get(closure.b, 0)))
         stamp = self._stamps.get(update.newest, int(update.stamps[-1]) if len(update.stamps) else 0)
         frame = self._config.closure.frame
@@ -188,6 +182,19 @@ class LoopClosing:
                 "pose graph", f"loop closures are found, but poses stay as they are: {update.problem}"
             )
         self._want_global_map()
+
+    def _tell_session(self, a: int, b: int) -> None:
+        """Say which earlier session this drive has joined, once for each."""
+        known = {} if self._store is None else self._store.sessions()
+        earlier, own = known.get(a), known.get(b)
+        if earlier is None or own is None or earlier == own or earlier in self._joined:
+            return
+        self._joined.add(earlier)
+        began = datetime.datetime.fromtimestamp(earlier / 1e9, datetime.UTC)
+        count = sum(session == earlier for session in known.values())
+        text = f"this drive has joined the session of {began:%Y-%m-%d %H:%M:%S} UTC ({count} submaps)"
+        self._status.joined.append(text)
+        self._node.get_logger().info(text)
 
     def _on_global_map(self, answer: GlobalMap) -> None:
         self._stitching = False
@@ -210,16 +217,6 @@ class LoopClosing:
             self._process.ask(MakeGlobalMap())
 
     # ------------------------------------------------ in the executor's thread
-
-    def _send_transform(self) -> None:
-        now = self._node.get_clock().now()
-        if now == self._transform_sent:
-            return  # time stands still: tf2 would complain about the same stamp again
-        self._transform_sent = now
-        stamp = (now + Duration(nanoseconds=round(TF_AHEAD * 1e9))).to_msg()
-        self._tf.publish(
-            transform_message(self._T_map_odom, self._config.closure.frame, self._config.map_frame, stamp)
-        )
 
     def _on_reject(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         name = self._reject_name()

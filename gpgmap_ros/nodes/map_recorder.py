@@ -13,6 +13,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import rclpy
@@ -102,7 +103,7 @@ class MapRecorder(Node):
             return False
         origin = self.info.origin.position
         any_image = next(iter(self.images.values()))
-        arrays = {topic: layer_of(image) for topic, image in self.images.items()}
+        arrays: dict[str, Any] = {topic: layer_of(image) for topic, image in self.images.items()}
         poses = [] if self.path is None else self.path.poses
         with atomic_write(path) as file:
             np.savez_compressed(

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import rclpy
+from diagnostic_msgs.msg import DiagnosticStatus
 from rcl_interfaces.msg import SetParametersResult
 from rclpy.clock import Clock, ClockType, JumpThreshold, TimeJump
 from rclpy.duration import Duration
@@ -38,7 +39,7 @@ from gpgmap_ros.nodes.health import InputWatch, UseWatch, Warnings, incompatible
 from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, release_state_machine, succeeds
 from gpgmap_ros.nodes.map_folder import lock_map_folder
 from gpgmap_ros.nodes.map_services import MapServices
-from gpgmap_ros.nodes.mapping_run import MappingRun
+from gpgmap_ros.nodes.mapping_run import MappingRun, map_folder_of
 from gpgmap_ros.nodes.security import SecurityError, security_errors
 from gpgmap_ros.nodes.signals import SignalGuard
 from gpgmap_ros.nodes.worker import WaitingCloud
@@ -89,7 +90,7 @@ class MappingNode(GuardedNode):
 
     @succeeds
     def on_configure(self, state: LifecycleState) -> None:
-        self._folder = lock_map_folder(self, self.config.map_folder)
+        self._folder = lock_map_folder(self, map_folder_of(self.config))
         try:
             self._run = MappingRun(
                 self, self.config, lambda: self.config.closure.reject, self._metrics, self._warnings
@@ -220,7 +221,8 @@ class MappingNode(GuardedNode):
 
     def _on_second(self) -> None:
         problems: dict[str, str] = {}
-        values, closures, run = self._diagnostics.process_values(), None, self._run
+        values, run = self._diagnostics.process_values(), self._run
+        more: list[DiagnosticStatus] = []
         if run is not None:
             if self._watch is not None:
                 problems |= self._watch.problems() | self._use.problems() | run.inputs.problems()
@@ -228,9 +230,13 @@ class MappingNode(GuardedNode):
             values |= self._diagnostics.mapping_values(
                 run.slam.mapping, run.results, run.inputs, run.worker.waiting
             )
-            if run.results.closing is not None:
-                closures = run.results.closing.diagnostics(self.get_fully_qualified_name().lstrip("/"))
-        self._diagnostics.publish(problems, values, "paused" if self._paused else "mapping", closures)
+            if run.results.georeferencing is not None:
+                values |= run.results.georeferencing.values()
+            name = self.get_fully_qualified_name().lstrip("/")
+            more = [
+                part.diagnostics(name) for part in (run.results.closing, run.localizing) if part is not None
+            ]
+        self._diagnostics.publish(problems, values, "paused" if self._paused else "mapping", more)
 
 
 def main() -> int:

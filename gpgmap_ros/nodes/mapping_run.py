@@ -8,8 +8,10 @@ from collections.abc import Callable
 from gpgmap_ros.compilation import compilation_told
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.nodes.cloud_intake import CloudIntake
+from gpgmap_ros.nodes.georeferencing import Georeferencing
 from gpgmap_ros.nodes.guarded_node import GuardedNode
 from gpgmap_ros.nodes.health import Warnings
+from gpgmap_ros.nodes.localizing import Localizing
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.odometry_tf import OdometryTf
 from gpgmap_ros.nodes.outputs import MapPublishers
@@ -38,18 +40,25 @@ class MappingRun:
         warnings: Warnings,
     ) -> None:
         self._node, self._metrics, self._warnings = node, metrics, warnings
+        self._said: set[str] = set()
         with compilation_told(node.get_logger().info):
             MappingPipeline(with_settings(config, {"map_folder": ""})).warm_up()
         self.inputs = PoseInputs(node, warnings, config)
+        self.localizing: Localizing | None = None
         outputs = MapPublishers(node, self.publish_again)
         try:
             self._start_loop(config, outputs, reject)
         except BaseException:  # the node may be configured again
+            if self.localizing is not None:
+                self.localizing.destroy()
             outputs.destroy()
             self.inputs.destroy()
             raise
 
     def _start_loop(self, config: Config, outputs: MapPublishers, reject: Callable[[], str]) -> None:
+        if config.localization.map:
+            self.localizing = Localizing(self._node, config, self._warnings)
+            config = loop_config(config)
         self.results = ResultPublisher(self._node, outputs, config.map_frame, self._metrics, self._warnings)
         poses = PoseQueue(
             self.inputs.source, config.transform_timeout, time.monotonic_ns, deskew=config.deskew
@@ -75,11 +84,15 @@ class MappingRun:
         if isinstance(self.slam.closures, ClosureProcess):
             store = self.slam.mapping.submaps
             closing = LoopClosing(
-                self._node, config, self.slam.closures, reject, self._metrics, self._warnings
+                self._node, config, self.slam.closures, reject, self._metrics, self._warnings, store
             )
             self.results.closing = closing
             if store is not None and len(store):
                 closing.start(len(store))
+        if config.gps.enabled:
+            self.results.georeferencing = Georeferencing(
+                self._node, config, self.inputs.source, self._warnings
+            )
 
     # ------------------------------------------------ in the executor's thread
 
@@ -103,7 +116,7 @@ class MappingRun:
         """Forget the map and the poses between two steps of the worker."""
         with self.worker.between_steps():
             self.slam.reset("reset")
-            self.results.invalidate_map()
+            self.results.forget_map()
             self._intake.order.restart()
             self._metrics.count("resets")
             self._node.get_logger().warning(f"map reset: {why}")
@@ -126,13 +139,18 @@ class MappingRun:
 
     def end(self, ended_by: str) -> None:
         """End the submap that is being made, and wait until all that have ended are stored and sent."""
+        self.results.stop_sending()
         if self.results.closing is not None:
             self.results.closing.stop()  # what it has not compared it will find in the folder
+        if self.localizing is not None:
+            self.localizing.stop()
         self.slam.end(ended_by, wait_for_closures=False)
 
     def destroy(self) -> None:
         if self._odometry_tf is not None:
             self._odometry_tf.destroy()
+        if self.localizing is not None:
+            self.localizing.destroy()
         self.results.destroy()
         self.inputs.destroy()
 
@@ -147,6 +165,11 @@ class MappingRun:
         self._warn_of_skew(outcome)
         if self._odometry_tf is not None:
             self._odometry_tf.publish(outcome)
+        if self.results.georeferencing is not None:
+            self.results.georeferencing.publish_pose(outcome)
+        self._say_notes()
+        if self.localizing is not None:
+            self.localizing.add(outcome, self.slam.mapping)
         report = outcome.report
         self._metrics.count("points used", report.used)
         self._metrics.count("points filtered", report.filtered - report.held)
@@ -159,6 +182,13 @@ class MappingRun:
         self.results.invalidate_map()
         self._metrics.count("clouds used")
         return True
+
+    def _say_notes(self) -> None:
+        """What the pose source has found out, such as where its vertical comes from, once each."""
+        for text in self.inputs.source.notes():
+            if text not in self._said:
+                self._said.add(text)
+                self._node.get_logger().info(text)
 
     def _warn_of_skew(self, step: Step) -> None:
         topic = step.cloud.topic
@@ -175,6 +205,18 @@ class MappingRun:
         """Count a cloud that is not used, and warn of it."""
         self._metrics.drop_cloud(reason)
         self._warnings.warn(f"dropped {reason}", f"cloud dropped ({reason}): {text}")
+
+
+def map_folder_of(config: Config) -> str:
+    """The folder that a run of the node writes to: a saved map that grows, or the map folder."""
+    return config.localization.map if config.localization.update else config.map_folder
+
+
+def loop_config(config: Config) -> Config:
+    """The settings of the loop of a robot that is localised: it closes loops only where the saved map grows."""
+    grows = config.localization.update
+    changes = {"closure.enabled": grows, "map_folder": map_folder_of(config)}
+    return with_settings(config, {**changes, "localization.map": "", "localization.update": False})
 
 
 def why_unused(report: CloudReport) -> tuple[str, str]:

@@ -86,7 +86,7 @@ def grid_map_message(gpgmap: GPGMap, layers: Sequence[str]) -> GridMap:
     ]
     for layer in layers:
         values = array.array("f")
-        values.frombytes(memoryview(grid_map_from_layer(gpgmap[layer])).cast("B"))
+        values.frombytes(grid_map_from_layer(gpgmap[layer]).data.cast("B"))
         message.data.append(Float32MultiArray(layout=MultiArrayLayout(dim=dimensions), data=values))
     return message
 
@@ -106,7 +106,7 @@ def occupancy_message(gpgmap: GPGMap, values: NDArray[np.int8]) -> OccupancyGrid
     """values: flat, in the order of the layer"""
     message = OccupancyGrid(header=header(gpgmap), info=map_info_message(gpgmap))
     cells = array.array("b")
-    cells.frombytes(memoryview(values).cast("B"))
+    cells.frombytes(values.data.cast("B"))
     message.data = cells
     return message
 
@@ -250,5 +250,5 @@ def closure_markers(
 def byte_array(values: NDArray[Any]) -> array.array[int]:
     """What rclpy takes without copying element by element (bytes and ndarray cost a thousand times as much)."""
     data = array.array("B")
-    data.frombytes(memoryview(np.ascontiguousarray(values)).cast("B"))
+    data.frombytes(np.ascontiguousarray(values).data.cast("B"))
     return data

@@ -7,12 +7,14 @@ import traceback
 from rclpy.node import Node
 
 from gpgmap_ros.mapping import GPGMap, Submap
+from gpgmap_ros.nodes.georeferencing import Georeferencing
 from gpgmap_ros.nodes.health import Warnings
 from gpgmap_ros.nodes.loop_closing import LoopClosing
+from gpgmap_ros.nodes.map_sender import MapSender
 from gpgmap_ros.nodes.outputs import MapPublishers
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 from gpgmap_ros.slam import MappingPipeline, SlamListener
-from gpgmap_ros.slam.closure_messages import Answer
+from gpgmap_ros.slam.closure_messages import Answer, Update
 from gpgmap_ros.slam.metrics import Metrics
 
 PLAUSIBLE_LATENCY = 3600.0  # seconds: beyond it the stamps are of another time than the clock
@@ -23,6 +25,7 @@ class ResultPublisher(SlamListener):
     """From configure to cleanup.
 
     outputs: publishers of maps and submaps; closing: publishers of loop closures, None where those are off
+    georeferencing: by GPS, None where that is off
     coverage: share of the last map that is known; not_written: why the last submap is not on the disk, or empty
     """
 
@@ -32,29 +35,51 @@ class ResultPublisher(SlamListener):
         self._node, self._outputs, self._map_frame = node, outputs, map_frame
         self._metrics, self._warnings = metrics, warnings
         self.closing: LoopClosing | None = None
+        self.georeferencing: Georeferencing | None = None
         self.coverage: float | None = None
         self.not_written = ""
         self._map: GPGMap | None = None
+        self._sender: MapSender[GPGMap] = MapSender(self._send, self._on_unsent)
 
     def invalidate_map(self) -> None:
         """The map has changed since it was solved."""
         self._map = None
 
+    def forget_map(self) -> None:
+        """The map is no more: none of it goes out from now on."""
+        self._map = None
+        self._sender.forget()
+
     def publish_map(self, mapping: MappingPipeline) -> None:
-        """Solve the map and publish it, if somebody listens."""
+        """Solve the map, if somebody listens, and have it sent."""
         if not self._outputs.has_subscribers():
             return
         if self._map is None:
             with self._metrics.timed("solving"):
                 self._map = mapping.gpgmap()
-        if self._map is None:
-            return
-        self.coverage = float(self._map.known.mean())
-        if self._outputs.publish(self._map):
+        if self._map is not None:
+            self._sender.put(self._map)
+
+    def _send(self, gpgmap: GPGMap) -> None:
+        """Build the messages of a map and publish them; in the sender's thread."""
+        self.coverage = float(gpgmap.known.mean())
+        with self._metrics.timed("sending"):
+            topics = self._outputs.publish(gpgmap)
+        if topics:
             self._metrics.count("maps published")
-            latency = (self._node.get_clock().now().nanoseconds - self._map.stamp) / NANOSECONDS
+            latency = (self._node.get_clock().now().nanoseconds - gpgmap.stamp) / NANOSECONDS
             if abs(latency) < PLAUSIBLE_LATENCY:
                 self._metrics.add_duration("latency, stamp to map", latency)
+
+    def _on_unsent(self, error: Exception) -> None:
+        self._metrics.count("maps not sent")
+        where = "".join(traceback.format_exception(error))
+        self._warnings.warn("map not sent", f"a map is not published: please report this\n{where}")
+
+    @property
+    def replaced(self) -> int:
+        """Maps that were not sent, because a newer one came while the one before was still being sent."""
+        return self._sender.replaced
 
     def on_submap(self, submap: Submap | None, error: str) -> None:
         if submap is not None:
@@ -74,6 +99,8 @@ class ResultPublisher(SlamListener):
     def on_answer(self, answer: Answer) -> None:
         if self.closing is not None:
             self.closing.receive(answer)
+        if self.georeferencing is not None and isinstance(answer, Update):
+            self.georeferencing.on_update(answer)
 
     def on_failure(self, error: Exception) -> None:
         """An error of the program itself: the cloud or submap is lost, and the log has the traceback."""
@@ -81,7 +108,14 @@ class ResultPublisher(SlamListener):
         where = "".join(traceback.format_exception(error))
         self._warnings.warn("internal error", f"cloud dropped (internal_error): please report this\n{where}")
 
+    def stop_sending(self) -> None:
+        """Send no more maps; submaps and closures still go out."""
+        self._sender.close()
+
     def destroy(self) -> None:
+        self.stop_sending()
         if self.closing is not None:
             self.closing.destroy()
+        if self.georeferencing is not None:
+            self.georeferencing.destroy()
         self._outputs.destroy()

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from gpgmap_ros.nodes.publication_schedule import PublicationSchedule
+
 Ready = TypeVar("Ready")
 
 
@@ -28,7 +30,7 @@ class WaitingCloud:
 
 
 class Worker(Generic[Ready]):
-    """Runs `prepare` and `fuse` for each cloud, and `publish` at most every `period` seconds while there is news.
+    """Runs `prepare` and `fuse` for each cloud, and `publish` as PublicationSchedule says while there is news.
 
     prepare: makes a WaitingCloud ready, waiting for its pose if need be; None if it can't be used. Nobody is kept
         waiting meanwhile: the executor must be free to receive that pose.
@@ -50,14 +52,22 @@ class Worker(Generic[Ready]):
     ) -> None:
         self._prepare, self._fuse, self._publish = prepare, fuse, publish
         self._shed, self._failed = shed, failed
-        self.queue_size, self.period = queue_size, period
+        self.queue_size, self._schedule = queue_size, PublicationSchedule(period)
         self._queue: deque[WaitingCloud] = deque()
         self._wake = threading.Condition()
         self._busy = threading.RLock()
-        self._changed = self._closing = False
-        self._published = float("-inf")
+        self._changed = self._asked = self._closing = False
         self._cost = 0.0  # seconds that the last publication took
         self._thread: threading.Thread | None = None
+
+    @property
+    def period(self) -> float:
+        """Seconds from one publication to the next, on average at least."""
+        return self._schedule.period
+
+    @period.setter
+    def period(self, seconds: float) -> None:
+        self._schedule.period = seconds
 
     def start(self) -> None:
         self._closing = False
@@ -97,7 +107,7 @@ class Worker(Generic[Ready]):
     def ask_for_publication(self) -> None:
         """Publish even though the map did not change: somebody new listens."""
         with self._wake:
-            self._changed = True
+            self._changed = self._asked = True
             self._wake.notify_all()
 
     def between_steps(self) -> threading.RLock:
@@ -126,20 +136,21 @@ class Worker(Generic[Ready]):
     def _step(self, ready: Ready | None) -> None:
         if ready is not None and self._fuse(ready):
             self._changed = True
+            self._schedule.note_cloud(time.monotonic())
         if self._due() and not self._closing:
-            self._changed = False
-            start, due = time.monotonic(), self._published + self._pause()
-            # By the schedule and not by the clock: clouds come at their own times, and each wait would add up.
-            self._published = due if start - due < self.period else start
+            self._changed = self._asked = False
+            start = time.monotonic()
+            self._schedule.note_map(start)
             self._publish()
             self._cost = time.monotonic() - start
 
     def _due(self) -> bool:
-        return self._changed and time.monotonic() >= self._published + self._pause()
+        return self._changed and time.monotonic() >= self._next_publication()
 
-    def _pause(self) -> float:
-        """From one publication to the next: longer while clouds wait, so that they are fused rather than lost."""
-        return max(self.period, PATIENCE * self._cost) if self._queue else self.period
+    def _next_publication(self) -> float:
+        """Later while clouds wait, so that they are fused rather than lost."""
+        at_least = PATIENCE * self._cost if self._queue else 0.0
+        return self._schedule.next_map(at_least, wait_for_cloud=not self._asked)
 
     def _time_to_publication(self) -> float | None:
-        return max(self._published + self._pause() - time.monotonic(), 0.0) if self._changed else None
+        return max(self._next_publication() - time.monotonic(), 0.0) if self._changed else None

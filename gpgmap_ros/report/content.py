@@ -23,11 +23,19 @@ from gpgmap_ros.viz.rendering import STYLES, certainty, colour_table, layer_valu
 
 MOST_CELLS = 2_500_000
 """Cells of the page's map; a larger one is shown with coarser cells, and the page says so."""
+MAP_BYTES = 2_600_000
+"""Of the page's map as text, with all its layers: a page of any drive can be sent by mail. Coarser cells beyond it."""
+LEVELS = 1000
+"""Values that a layer other than the elevation is shown with: more than there are colours, and they pack well."""
 FADES = 16
 """Steps in which the relief fades out at the edges of the data."""
 MOST_POSES = 4000
 MOST_VIEWS = 60
 """Closures with a picture: accepted ones first, then those that came nearest to it."""
+MOST_CLOSURES = 1000
+"""Closures that are listed; closures.json has all of them."""
+PICTURE_CELLS = (80, 240)
+"""Cells along the longer side of a picture: of MOST_VIEWS, and of few of them."""
 
 
 @dataclass
@@ -77,6 +85,22 @@ def encoded_layers(
     certain: share of the relief's shade that is shown in each cell (viz.rendering.certainty); all of it where None
     """
     shrink = int(np.ceil(np.sqrt(grid.shape[0] * grid.shape[1] / MOST_CELLS)))
+    while True:
+        page = _encode_shrunk(values, grid, coordinates, certain, shrink)
+        size = sum(len(layer["data"]) for layer in page["layers"])
+        if size <= MAP_BYTES or max(page["rows"], page["columns"]) <= PICTURE_CELLS[0]:
+            return page
+        shrink = max(shrink + 1, int(0.95 * shrink * np.sqrt(size / MAP_BYTES)))
+
+
+def _encode_shrunk(
+    values: Mapping[str, NDArray[Any]],
+    grid: Grid,
+    coordinates: str,
+    certain: NDArray[Any] | None,
+    shrink: int,
+) -> dict[str, Any]:
+    """`encoded_layers` with cells so many times larger."""
     shown = {name: shrunk(layer, shrink) for name, layer in values.items()}
     rows, columns = next(iter(shown.values())).shape
     note = (
@@ -107,7 +131,7 @@ def described(name: str, layer: NDArray[Any]) -> dict[str, Any]:
         "shaded": style.shaded,
         "limits": list(style.report_range or limits(layer, style)),
         "colours": "".join(f"{r:02x}{g:02x}{b:02x}" for r, g, b in colour_table(style)),
-        **encoded(layer),
+        **encoded(layer, None if name == "elevation" else LEVELS),
     }
 
 
@@ -153,12 +177,15 @@ def closure_views(
     on_map: numbers of the submaps that are on the page's map, all unless given: only between those lines are drawn
     """
     order = sorted(closures, key=lambda item: (not item.accepted, item.a - item.b, -item.probability))
+    order = order[:MOST_CLOSURES]
     shown = [item for item in order[:MOST_VIEWS] if np.isfinite(_std(item)).all()]
+    fewest, most = PICTURE_CELLS
+    cells = int(np.clip(fewest * np.sqrt(MOST_VIEWS / max(len(shown), 1)), fewest, most))
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # moving, drawing and compressing pictures hold no lock
         pictures = dict(
             zip(
                 ((item.a, item.b) for item in shown),
-                pool.map(lambda item: side_by_side(map_of(item.b), map_of(item.a), item.T_a_b), shown),
+                pool.map(lambda item: side_by_side(map_of(item.b), map_of(item.a), item.T_a_b, cells), shown),
                 strict=True,
             )
         )
@@ -176,14 +203,14 @@ def closure_view(item: Any, poses: Mapping[int, Array]) -> dict[str, Any]:
         "a": item.a,
         "b": item.b,
         "accepted": bool(item.accepted),
-        "probability": float(item.probability),
-        "overlap": float(item.overlap),
+        "probability": round(float(item.probability), 6),
+        "overlap": round(float(item.overlap), 4),
         "reason": item.reason,
         "from": np.round(poses[item.a][:2, 3], 3).tolist(),
         "to": np.round(poses[item.b][:2, 3], 3).tolist(),
         "shift": np.round(item.T_a_b[:3, 3], 3).tolist(),
-        "yaw": float(np.degrees(np.arctan2(item.T_a_b[1, 0], item.T_a_b[0, 0]))),
-        "std": [float(value) for value in std] if np.isfinite(std).all() else None,
+        "yaw": round(float(np.degrees(np.arctan2(item.T_a_b[1, 0], item.T_a_b[0, 0]))), 4),
+        "std": [float(f"{value:.4g}") for value in std] if np.isfinite(std).all() else None,
     }
 
 
@@ -191,8 +218,9 @@ def _std(item: Any) -> Array:
     return np.asarray(np.sqrt(np.clip(np.diagonal(item.covariance), 0.0, None)))
 
 
-def side_by_side(source: GPGMap, target: GPGMap, T_target_source: Array) -> dict[str, Any]:
-    pair = pair_of(source, target, T_target_source)
+def side_by_side(source: GPGMap, target: GPGMap, T_target_source: Array, cells: int) -> dict[str, Any]:
+    """Pictures of two maps on each other. cells: along the longer side, at most"""
+    pair = pair_of(source, target, T_target_source, cells)
     residual = pair.residual
     known = residual[np.isfinite(residual)]
     heights = {"source": pair.source.elevation, "target": pair.target.elevation, "difference": residual}

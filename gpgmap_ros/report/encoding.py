@@ -17,13 +17,19 @@ UNKNOWN = 0
 STEPS = 65_534
 
 
-def encoded(layer: NDArray[Any]) -> dict[str, Any]:
-    """low, high: the values of the smallest and largest number; data: the numbers"""
+def encoded(layer: NDArray[Any], levels: int | None = None) -> dict[str, Any]:
+    """low, high: the values of the smallest and largest number; data: the numbers
+
+    levels: that are told apart, as many as there are numbers unless given: fewer pack better
+    """
     known = np.isfinite(layer)
     low, high = (float(layer[known].min()), float(layer[known].max())) if known.any() else (0.0, 1.0)
     span = (high - low) or 1.0
     with np.errstate(invalid="ignore"):
-        steps = np.rint((layer.astype(np.float64) - low) / span * STEPS)
+        steps = (layer.astype(np.float64) - low) / span
+        if levels is not None:
+            steps = np.rint(steps * levels) / levels
+        steps = np.rint(steps * STEPS)
     numbers = np.where(known, np.nan_to_num(steps) + 1, UNKNOWN).astype("<u2")
     differences = np.diff(numbers, axis=1, prepend=np.zeros((len(numbers), 1), dtype="<u2"))
     return {"low": low, "high": low + span, "data": text_of(differences.astype("<u2").tobytes())}

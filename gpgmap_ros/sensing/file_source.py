@@ -28,9 +28,9 @@ class FileSource(PoseSource):
     def __init__(
         self, setup: SourceSetup, stamps: NDArray[np.int64], poses: Array, of_base: bool = False
     ) -> None:
-        super().__init__()
-        self._setup, self._stamps, self._poses, self._of_base = setup, stamps, poses, of_base
         self._mounts = setup.make_tree()
+        super().__init__(self._mounts, setup.max_tilt)
+        self._setup, self._stamps, self._poses, self._of_base = setup, stamps, poses, of_base
 
     def locate(self, cloud: Cloud) -> SensorPose:
         pose = self._pose(cloud.stamp)

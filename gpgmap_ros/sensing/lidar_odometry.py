@@ -96,12 +96,15 @@ class LidarOdometry:
         self._stamp = 0
         self.voxel_size = self._given
 
-    def register(self, points: Array, stamp: int) -> OdometryStep:
-        """The pose of a scan (N, 3); stamp: nanoseconds. LostTrack, and nothing changes, where it is not known."""
+    def register(self, points: Array, stamp: int, turn: Array | None = None) -> OdometryStep:
+        """The pose of a scan (N, 3); stamp: nanoseconds. LostTrack, and nothing changes, where it is not known.
+
+        turn: (3, 3) rotation since the last scan by a gyroscope, where there is one
+        """
         if self._map is None:
             return self._begin(points, stamp)
         scan = self._thin(points)
-        best, restarted = self._align(scan, self._pose @ self._predict(stamp)), False
+        best, restarted = self._align(scan, self._pose @ self._predict(stamp, turn)), False
         if best.num_inliers < WELL_MATCHED * scan.size():
             restarted = True
             starts = [self._pose @ _turn(angle) for angle in TURNS]
@@ -139,16 +142,16 @@ class LidarOdometry:
         self._pose, self._velocity, self._stamp, self._seconds = self._start, np.eye(4), stamp, 0.0
         return OdometryStep(self._start, np.zeros((6, 6)), 1.0, False)
 
-    def _predict(self, stamp: int) -> Array:
-        """The motion since the last scan, at the velocity of the step before."""
-        if self._seconds <= 0.0:
-            return np.eye(4)
-        share = np.clip((stamp - self._stamp) * 1e-9 / self._seconds, 0.0, 2.0)
+    def _predict(self, stamp: int, turn: Array | None) -> Array:
+        """The motion since the last scan, at the velocity of the step before; its turn as given, where it is."""
         T = np.eye(4)
-        T[:3, :3] = Rotation.from_rotvec(
-            share * Rotation.from_matrix(self._velocity[:3, :3]).as_rotvec()
-        ).as_matrix()
-        T[:3, 3] = share * self._velocity[:3, 3]
+        if self._seconds > 0.0:
+            share = np.clip((stamp - self._stamp) * 1e-9 / self._seconds, 0.0, 2.0)
+            w = share * Rotation.from_matrix(self._velocity[:3, :3]).as_rotvec()
+            T[:3, :3] = Rotation.from_rotvec(w).as_matrix()
+            T[:3, 3] = share * self._velocity[:3, 3]
+        if turn is not None:
+            T[:3, :3] = turn
         return T
 
     def _thin(self, points: Array) -> Any:

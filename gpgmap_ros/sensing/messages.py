@@ -23,6 +23,8 @@ POSE_TYPES = (
 )
 """Types of messages that give the robot's pose, the most informative first."""
 TF_TYPES = ("tf2_msgs/msg/TFMessage", "tf/msg/tfMessage")
+IMU = "sensor_msgs/msg/Imu"
+GPS = "sensor_msgs/msg/NavSatFix"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +53,50 @@ class PoseMeasurement:
     topic: str = ""
 
 
+@dataclass(frozen=True)
+class ImuMeasurement:
+    """What an IMU measures at a stamp (nanoseconds), in the axes of its own frame.
+
+    angular_velocity: rad/s; acceleration: m/s^2, upwards at rest. The orientation of the message is not used: what it
+    refers to differs from driver to driver.
+    """
+
+    stamp: int
+    frame_id: str
+    angular_velocity: tuple[float, float, float]
+    acceleration: tuple[float, float, float]
+    topic: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class GpsFix:
+    """A position on the WGS 84 ellipsoid at a stamp (nanoseconds).
+
+    latitude, longitude: degrees; altitude: metres above the ellipsoid, NaN where unknown
+    covariance: (3, 3) of east, north and up, square metres; None where unknown
+    status: as in sensor_msgs/NavSatStatus: -1 where there is no fix, -2 where that is unknown
+    """
+
+    stamp: int
+    frame_id: str
+    latitude: float
+    longitude: float
+    altitude: float
+    covariance: Array | None
+    status: int
+    topic: str = ""
+
+
 def nanoseconds(stamp: Any) -> int:
     """builtin_interfaces/Time as an integer."""
     return int(stamp.sec) * NANOSECONDS + int(stamp.nanosec)
+
+
+def newest_stamp(message: Any) -> int:
+    """Of a message with a header, or of transforms; 0 for static ones, which are of any time."""
+    if hasattr(message, "transforms"):
+        return max((nanoseconds(item.header.stamp) for item in message.transforms), default=0)
+    return nanoseconds(message.header.stamp)
 
 
 def transform_of(transform: Any) -> Array:
@@ -85,6 +128,37 @@ def pose_measurement(message: Any, topic: str) -> PoseMeasurement:
         covariance = np.array(pose.covariance, dtype=np.float64).reshape(6, 6)
         pose = pose.pose
     return PoseMeasurement(stamp, pose_of(pose), covariance, topic=topic)
+
+
+def imu_measurement(message: Any, topic: str) -> ImuMeasurement:
+    """A sensor_msgs/Imu. ValueError where the message says that it has no rates or no accelerations."""
+    for name in ("angular_velocity", "linear_acceleration"):
+        if float(getattr(message, f"{name}_covariance")[0]) == -1.0:
+            raise ValueError(f"the IMU does not measure its {name.replace('_', ' ')}")
+    w, a = message.angular_velocity, message.linear_acceleration
+    return ImuMeasurement(
+        nanoseconds(message.header.stamp),
+        frame_name(message.header.frame_id),
+        (float(w.x), float(w.y), float(w.z)),
+        (float(a.x), float(a.y), float(a.z)),
+        topic,
+    )
+
+
+def gps_fix(message: Any, topic: str) -> GpsFix:
+    """A sensor_msgs/NavSatFix. A covariance that is unknown, zero or not finite is None."""
+    covariance = np.array(message.position_covariance, dtype=np.float64).reshape(3, 3)
+    known = int(message.position_covariance_type) != 0 and np.isfinite(covariance).all()
+    return GpsFix(
+        nanoseconds(message.header.stamp),
+        frame_name(message.header.frame_id),
+        float(message.latitude),
+        float(message.longitude),
+        float(message.altitude),
+        covariance if known and (covariance.diagonal() > 0.0).all() else None,
+        int(message.status.status),
+        topic,
+    )
 
 
 def frame_transforms(

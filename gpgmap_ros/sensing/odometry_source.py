@@ -28,9 +28,9 @@ class OdometrySource(PoseSource):
     uses_odometry = True
 
     def __init__(self, setup: SourceSetup) -> None:
-        super().__init__()
-        self._setup, self._base_frame = setup, setup.base_frame
         self._mounts, self._poses = setup.make_tree(), setup.make_pose_buffer()
+        super().__init__(self._mounts, setup.max_tilt)
+        self._setup, self._base_frame = setup, setup.base_frame
         self._mount_filter = setup.mount_filter()
         self._filter = setup.pose_filter(self._poses, setup.map_frame, ROBOT, "")
         self._covariances = NearestCovariance(setup.horizon)

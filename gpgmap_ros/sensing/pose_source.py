@@ -12,8 +12,18 @@ import numpy as np
 from gpgmap_ros.geometry import Array, inverse
 from gpgmap_ros.sensing.cloud import Cloud
 from gpgmap_ros.sensing.continuity import Break
-from gpgmap_ros.sensing.messages import FrameTransform, PoseMeasurement
+from gpgmap_ros.sensing.levelling import FrameTilt
+from gpgmap_ros.sensing.messages import FrameTransform, ImuMeasurement, PoseMeasurement
 from gpgmap_ros.sensing.pose_filter import HeldPoses, PoseFilter
+from gpgmap_ros.sensing.sensor_imu import SensorImu
+from gpgmap_ros.sensing.transform_buffer import TransformTree, TransformUnavailable
+
+TILTED = "tilted_frame"
+"""Reason of a `TransformUnavailable`: heights in the frame of the poses would not be heights."""
+WAITING_FOR_IMU = "waiting_for_imu"
+"""Reason of a `TransformUnavailable`: the samples of the IMU up to the end of the scan are about to come."""
+IMU_STARTING = "imu_starting"
+"""Reason of a `TransformUnavailable`: a drive begins once the IMU says where up is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +33,14 @@ class SensorPose:
     T_map_sensor: (4, 4); covariance: (6, 6) of that pose, None where unknown
     T_base_sensor: (4, 4) mount of the sensor on the robot, None where the robot's frame is unknown
     drive: number of the drive; poses of two drives are not in one frame
+    tilt_std: radians by which the vertical of that frame may be off about each horizontal axis; None where unknown
     """
 
     T_map_sensor: Array
     covariance: Array | None = None
     T_base_sensor: Array | None = None
     drive: int = 0
+    tilt_std: float | None = None
 
     @property
     def T_map_robot(self) -> Array:  # noqa: N802
@@ -62,14 +74,20 @@ class PoseSource(ABC):
     registers scans needs nothing else. It begins a new drive by giving poses with another `SensorPose.drive`, and
     describes that in `breaks`; where it has lost track it raises TransformUnavailable.
 
-    uses_odometry: whether it takes poses (`insert_pose`); all sources are given the transforms of /tf
+    uses_odometry: whether it takes poses (`insert_pose`); all sources are given the transforms of /tf, and an IMU
     changes: notified whenever a pose may have become known
+    imu: in the axes of the sensor; tilt: of the map's frame by it
+
+    tree: of transforms, for the mounts of sensors; max_tilt: radians beyond which the map's frame is refused
     """
 
     uses_odometry = False
 
-    def __init__(self) -> None:
+    def __init__(self, tree: TransformTree | None = None, max_tilt: float = np.inf) -> None:
         self.changes = ChangeSignal()
+        self.imu, self.tilt, self._max_tilt = SensorImu(tree), FrameTilt(), max_tilt
+        self._all_mounts = tree
+        self._compared: tuple[str, int, SensorPose] | None = None
 
     @abstractmethod
     def locate(self, cloud: Cloud) -> SensorPose:
@@ -90,13 +108,54 @@ class PoseSource(ABC):
     def insert_pose(self, measurement: PoseMeasurement) -> None:  # noqa: B027 (optional)
         """Take in a pose of the robot; ignored by sources that do not use odometry."""
 
+    def insert_imu(self, sample: ImuMeasurement) -> None:
+        """Take in a sample of the robot's IMU; ValueError for one that no IMU measures."""
+        self.imu.insert(sample)
+        self.changes.notify()
+
+    def stop_waiting(self, cloud: Cloud, ended: bool) -> None:  # noqa: B027 (optional)
+        """Locate this cloud with what there is: it has waited too long, or no more messages come (`ended`)."""
+
+    def check_level(self, cloud: Cloud, pose: SensorPose) -> None:
+        """Compare a pose with the IMU. TransformUnavailable where the frame of the map is tilted too far."""
+        before, self._compared = self._compared, (cloud.frame_id, cloud.stamp, pose)
+        if before is not None and before[0] == cloud.frame_id and before[2].drive == pose.drive:
+            turn = before[2].T_map_sensor[:3, :3].T @ pose.T_map_sensor[:3, :3]
+            self.imu.compare(cloud.frame_id, before[1], cloud.stamp, turn)
+        vertical = self.imu.vertical(cloud.frame_id, cloud.stamp)
+        if vertical is None or not self.imu.is_mounted(cloud.frame_id, cloud.stamp):
+            return
+        self.tilt.add(pose.T_map_sensor[:3, :3] @ vertical.up, vertical.std)
+        if self.tilt.known and self.tilt.tilt > self._max_tilt:
+            raise TransformUnavailable(
+                TILTED,
+                f"the frame of the map is tilted by {np.degrees(self.tilt.tilt):.0f} deg against gravity, by the IMU:"
+                f" choose a level one (map_frame), or raise imu.max_tilt ({np.degrees(self._max_tilt):.0f} deg)",
+            )
+
+    def position_on_robot(self, frame: str, sensor_frame: str, stamp: int) -> Array | None:
+        """(3,) position of a frame, as of a GPS antenna, in the frame whose poses are given; None where unknown."""
+        pose = self._compared[2] if self._compared is not None else None
+        if self._all_mounts is None or pose is None or not frame:
+            return None
+        try:
+            T_sensor_frame = self._all_mounts.lookup(sensor_frame, frame, stamp)
+        except TransformUnavailable:
+            return None
+        T = T_sensor_frame if pose.T_base_sensor is None else pose.T_base_sensor @ T_sensor_frame
+        return np.asarray(T[:3, 3])
+
+    def notes(self) -> list[str]:
+        """What is to be known about the poses: where the vertical comes from, and how well it is known."""
+        return []
+
     def newest(self) -> int | None:
         """Stamp in nanoseconds of the newest pose that is known; None where there is none."""
         return None
 
     def problems(self) -> dict[str, str]:
         """What is wrong with the poses now, beside those that `held` describes: kind -> text."""
-        return {}
+        return {"imu axes": self.imu.problem} if self.imu.problem else {}
 
     def forget(self) -> None:  # noqa: B027 (optional)
         """Forget all poses, as after a jump back in time. The mounts of sensors stay known."""

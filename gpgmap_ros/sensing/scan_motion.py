@@ -37,14 +37,22 @@ def scan_motion(cloud: Cloud, source: PoseSource) -> Motion | None:
     """
     if cloud.times is None or not np.isfinite(cloud.times).any():
         return None
-    first, last = min(float(np.nanmin(cloud.times)), 0.0), max(float(np.nanmax(cloud.times)), 0.0)
-    if last <= first:
+    times = scan_knots(cloud.times)
+    if len(times) < 2:
         return None
-    times = np.unique(np.append(np.linspace(first, last, KNOTS), 0.0))
     stamps = [cloud.stamp + round(seconds * NANOSECONDS) for seconds in times]
     poses = source.motion(cloud.frame_id, stamps)
     at_stamp = int(np.searchsorted(times, 0.0))
     return Motion(times, inverse(poses[at_stamp]) @ poses)
+
+
+def scan_knots(times: Array) -> Array:
+    """(K,) times within a scan, growing, 0 among them, at which its motion is asked for; one where it takes no time.
+
+    times: (N,) of the points after the stamp, some of them finite
+    """
+    first, last = min(float(np.nanmin(times)), 0.0), max(float(np.nanmax(times)), 0.0)
+    return np.unique(np.append(np.linspace(first, last, KNOTS), 0.0))
 
 
 def skew_covariance(times: Array, seconds: float, before: Array | None, now: Array) -> Array:

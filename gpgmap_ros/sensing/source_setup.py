@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpgmap_ros.config import DriveConfig
+from gpgmap_ros.config import DriveConfig, ImuConfig
 from gpgmap_ros.sensing.pose_filter import DriveFilter, PoseFilter, StampFilter
 from gpgmap_ros.sensing.transform_buffer import HORIZON, TransformBuffer, TransformTree
 
 RECORDED_HORIZON = 60.0
 """Seconds of poses kept in replay: more than clouds and poses of one moment are ever apart in a recording."""
+
+MAX_TILT = math.radians(ImuConfig().max_tilt)
 
 PoseFilterMaker = Callable[[TransformTree, str, str, str], PoseFilter]
 """Makes a filter from the tree of the poses, the map's, the robot's and the sensor's frame."""
@@ -23,6 +26,7 @@ class SourceSetup:
     map_frame, base_frame: of the map and the robot; sensor_frame: stands for the robot where there is no base_frame
     mounted: whether transforms lead from the robot to the sensor; if not, it is taken to be at the robot's frame
     pose_topic: of the odometry, named in messages; horizon: seconds of history
+    max_tilt: radians against gravity, by the IMU, beyond which the map's frame is refused
     make_tree: a buffer for transforms; pose_filter, mount_filter: decide which poses and which mounts are used
     """
 
@@ -35,6 +39,7 @@ class SourceSetup:
     mounted: bool = True
     pose_topic: str = ""
     horizon: float = HORIZON
+    max_tilt: float = MAX_TILT
 
     def make_pose_buffer(self) -> TransformBuffer:
         """A buffer for poses that do not come from /tf."""
@@ -48,6 +53,7 @@ class SourceSetup:
         clock: Callable[[], int],
         make_tree: Callable[[], TransformTree] = TransformBuffer,
         pose_topic: str = "",
+        max_tilt: float = MAX_TILT,
     ) -> SourceSetup:
         """For a running system. clock: nanoseconds now, 0 where simulated time has not begun."""
         return cls(
@@ -57,6 +63,7 @@ class SourceSetup:
             pose_filter=lambda tree, *frames: StampFilter(clock),
             mount_filter=lambda: StampFilter(clock),
             pose_topic=pose_topic,
+            max_tilt=max_tilt,
         )
 
     @classmethod
@@ -68,6 +75,7 @@ class SourceSetup:
         mounted: bool = True,
         pose_topic: str = "",
         limits: DriveConfig | None = None,
+        max_tilt: float = MAX_TILT,
     ) -> SourceSetup:
         """For a recording. limits: of the motion within a drive, the defaults unless given."""
         drive = limits or DriveConfig()
@@ -81,4 +89,5 @@ class SourceSetup:
             mounted=mounted,
             pose_topic=pose_topic,
             horizon=RECORDED_HORIZON,
+            max_tilt=max_tilt,
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpgmap_ros.sensing.lidar_source import LidarSource
-from gpgmap_ros.sensing.messages import frame_transforms, pose_measurement
+from gpgmap_ros.sensing.messages import frame_transforms, imu_measurement, pose_measurement
 from gpgmap_ros.sensing.odometry_source import OdometrySource
 from gpgmap_ros.sensing.pose_source import PoseSource
 from gpgmap_ros.sensing.source_setup import SourceSetup
@@ -36,10 +36,13 @@ def make_source(name: str, setup: SourceSetup) -> PoseSource:
 
 
 def insert_message(source: PoseSource, message: Any, topic: str) -> None:
-    """Insert a decoded message of /tf, /tf_static or a pose topic.
+    """Insert a decoded message of /tf, /tf_static, a pose topic or an IMU.
 
     ValueError where a part of it can't be used, once all others are inserted.
     """
+    if hasattr(message, "linear_acceleration"):
+        source.insert_imu(imu_measurement(message, topic))
+        return
     if not hasattr(message, "transforms"):
         source.insert_pose(pose_measurement(message, topic))
         return

@@ -16,8 +16,8 @@ class StillSource(PoseSource):
     """T_map_sensor from the mount in the tree of transforms; the identity where there is none."""
 
     def __init__(self, setup: SourceSetup) -> None:
-        super().__init__()
         self._map_frame, self._tree = setup.map_frame, setup.make_tree()
+        super().__init__(self._tree, setup.max_tilt)
 
     def locate(self, cloud: Cloud) -> SensorPose:
         return SensorPose(self.pose_at(cloud.frame_id, cloud.stamp))

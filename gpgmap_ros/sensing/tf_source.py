@@ -15,9 +15,9 @@ class TfSource(PoseSource):
     """T_map_sensor from /tf; the mount as well, where the tree has the robot's frame."""
 
     def __init__(self, setup: SourceSetup) -> None:
-        super().__init__()
-        self._map_frame, self._base_frame = setup.map_frame, setup.base_frame
         self._tree = setup.make_tree()
+        super().__init__(self._tree, setup.max_tilt)
+        self._map_frame, self._base_frame = setup.map_frame, setup.base_frame
         self._filter = setup.pose_filter(self._tree, setup.map_frame, setup.base_frame, setup.sensor_frame)
         self._sensor_frame = setup.base_frame
 

@@ -13,11 +13,11 @@ from gpgmap_ros.sensing.cloud import Cloud
 from gpgmap_ros.sensing.continuity import BETWEEN_DRIVES
 from gpgmap_ros.sensing.deskewing import Motion
 from gpgmap_ros.sensing.lidar_source import LOST_TRACK, NO_MOTION
-from gpgmap_ros.sensing.pose_source import PoseSource, SensorPose
+from gpgmap_ros.sensing.pose_source import IMU_STARTING, TILTED, WAITING_FOR_IMU, PoseSource, SensorPose
 from gpgmap_ros.sensing.scan_motion import scan_motion
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, TransformUnavailable
 
-HOPELESS = ("too_early", BETWEEN_DRIVES, LOST_TRACK, NO_MOTION)
+HOPELESS = ("too_early", BETWEEN_DRIVES, LOST_TRACK, NO_MOTION, TILTED, IMU_STARTING)
 """Reasons of TransformUnavailable after which waiting does not help: no pose will come."""
 
 
@@ -80,16 +80,24 @@ class PoseQueue:
         cloud, since = self._waiting[0]
         found: LocatedCloud | DroppedCloud
         try:
-            self._oldest = self._oldest or self.source.locate(cloud)
+            self._oldest = self._oldest or self._locate(cloud)
             found = LocatedCloud(cloud, self._oldest, scan_motion(cloud, self.source))
         except TransformUnavailable as error:
             patient = self._clock() - since < self.patience * NANOSECONDS
             if patient and error.reason not in HOPELESS and len(self._waiting) < self._max_waiting:
                 return None
+            if error.reason == WAITING_FOR_IMU:
+                self.source.stop_waiting(cloud, ended=False)
+                return self.poll()
             found = DroppedCloud(cloud, error) if self._oldest is None else LocatedCloud(cloud, self._oldest)
         self._waiting.popleft()
         self._oldest = None
         return found
+
+    def _locate(self, cloud: Cloud) -> SensorPose:
+        pose = self.source.locate(cloud)
+        self.source.check_level(cloud, pose)
+        return pose
 
     def ready(self) -> Iterator[LocatedCloud | DroppedCloud]:
         """All clouds that do not have to wait now."""
@@ -102,8 +110,9 @@ class PoseQueue:
         while self._waiting:
             cloud, _ = self._waiting.popleft()
             pose, self._oldest = self._oldest, None
+            self.source.stop_waiting(cloud, ended=True)
             try:
-                pose = pose or self.source.locate(cloud)
+                pose = pose or self._locate(cloud)
                 if not lost:
                     yield LocatedCloud(cloud, pose, self._known_motion(cloud))
                     continue

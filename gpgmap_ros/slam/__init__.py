@@ -8,6 +8,9 @@ closure_server     loop closures as requests and answers (closure_messages), whe
                    closure_local in this process, closure_process in a child (closure_child)
 closure_updates    what changed in the pose graph; graph_view puts it together again where it is received
 drives             the drives of a run, and which of them closures join; trajectory: their poses
+session            a run on disk, opened to be used again; merging: several of them in one frame
+localizer          where is the robot in a saved map? hypotheses, pose_belief and footprints serve it;
+                   localization hands it the submaps of a loop
 global_map         one map of all submaps, under corrected poses
 metrics            counts, durations and warnings of a run
 
@@ -20,6 +23,19 @@ the program: a node from configure to cleanup, or one replay. A map folder keeps
 from gpgmap_ros.slam.executors import Executors
 from gpgmap_ros.slam.loop import Slam, SlamListener, Step
 from gpgmap_ros.slam.mapping_pipeline import CloudReport, MappingPipeline
+from gpgmap_ros.slam.merging import merge
+from gpgmap_ros.slam.session import Session, SessionError
 from gpgmap_ros.slam.trajectory import Trajectory
 
-__all__ = ["CloudReport", "Executors", "MappingPipeline", "Slam", "SlamListener", "Step", "Trajectory"]
+__all__ = [
+    "CloudReport",
+    "Executors",
+    "MappingPipeline",
+    "Session",
+    "SessionError",
+    "Slam",
+    "SlamListener",
+    "Step",
+    "Trajectory",
+    "merge",
+]

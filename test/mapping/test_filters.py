@@ -8,7 +8,7 @@ import pytest
 from gpgmap_ros.config import FilterConfig
 from gpgmap_ros.geometry import apply, inverse, transform_from
 from gpgmap_ros.mapping.cells import cell_ids, first_of_each
-from gpgmap_ros.mapping.filters import REASONS, lowest_surface, select_ground
+from gpgmap_ros.mapping.filters import REASONS, lowest_layer, lowest_surface, select_ground
 
 # turned half round and pitched down: every frame differs from every other
 T_MAP_SENSOR = transform_from([10.0, 20.0, 5.0], [0.0, 0.2, 0.95, 0.1])
@@ -122,16 +122,45 @@ def test_a_stray_return_below_the_ground_is_not_the_ground() -> None:
 
 
 def test_where_nothing_is_supported_the_lowest_point_is_used() -> None:
-    xyz = np.array([[0.2, 0.2, 3.0], [0.2, 0.2, 1.0], [0.7, 0.2, 5.0]])
+    xyz = np.array([[0.2, 0.2, 3.0], [0.2, 0.2, 1.0], [0.7, 0.2, 1.2]])
     assert lowest_surface(xyz, LOWEST).tolist() == [False, True, True]
 
 
-def test_the_lowest_surface_agrees_with_a_loop() -> None:
+@pytest.mark.parametrize("cell", [0.2, 0.5, 2.0, 4.0])
+def test_ground_under_trees_at_any_cell_size(cell: float) -> None:
+    """A slope of 22 degrees with stems and crowns; under a third of the crowns no beam has reached the ground."""
+    rng = np.random.default_rng(4)
+    xy = rng.uniform(-15.0, 15.0, (12000, 2))
+    slope = 0.4 * xy[:, 0] + 0.3 * np.sin(xy[:, 1])
+    trees = rng.uniform(-14.0, 14.0, (40, 2))
+    near = np.hypot(*(xy[:, None] - trees).transpose(2, 0, 1)).min(axis=1)
+    dense = np.hypot(*(xy[:, None] - trees[:13]).transpose(2, 0, 1)).min(axis=1) < 1.5
+    leaf = (near < 1.5) & ((rng.random(len(xy)) < 0.7) | dense)
+    stem = near < 0.15
+    height = np.where(
+        leaf, rng.uniform(3.0, 8.0, len(xy)), np.where(stem, rng.uniform(0.6, 3.0, len(xy)), 0.0)
+    )
+    xyz = np.column_stack([xy, slope + height + rng.normal(0.0, 0.02, len(xy))])
+    kept = lowest_surface(xyz, FilterConfig(lowest_surface=True, lowest_cell=cell))
+    assert kept[height == 0.0].mean() > 0.97
+    assert kept[height > 0.0].mean() < 0.01
+
+
+def test_rocks_are_ground() -> None:
+    """A boulder half a metre high, with steep sides: low enough to be no crown."""
+    x, y = (axis.ravel() for axis in np.meshgrid(*[np.arange(-3.0, 3.0, 0.05)] * 2))
+    on_rock = np.hypot(x, y) < 0.6
+    xyz = np.column_stack([x, y, np.where(on_rock, 0.45, 0.0)])
+    kept = lowest_surface(xyz, FilterConfig(lowest_surface=True, lowest_cell=0.1))
+    assert kept.mean() > 0.98
+    assert kept[on_rock].mean() > 0.9
+
+
+def test_the_lowest_layer_agrees_with_a_loop() -> None:
     rng = np.random.default_rng(3)
     xyz = np.column_stack(
         [rng.uniform(0.0, 2.0, (600, 2)), rng.choice([0.0, 0.3, 1.0], 600) + rng.normal(0, 0.06, 600)]
     )
-    config = FilterConfig(lowest_surface=True, lowest_cell=0.5, lowest_tolerance=0.1, lowest_support=3)
     expected = np.zeros(600, dtype=bool)
     cells = np.floor(xyz[:, :2] / 0.5).astype(int)
     for cell in np.unique(cells, axis=0):
@@ -140,4 +169,5 @@ def test_the_lowest_surface_agrees_with_a_loop() -> None:
         floors = [low for low in sorted(z) if ((z >= low) & (z <= low + 0.1)).sum() >= 3]
         low = floors[0] if floors else z.min()
         expected[here] = (z >= low) & (z <= low + 0.1)
-    np.testing.assert_array_equal(lowest_surface(xyz, config), expected)
+    found, _ = lowest_layer(xyz[:, 2].copy(), cell_ids(xyz[:, :2], 0.5), 0.1, 3)
+    np.testing.assert_array_equal(found, expected)

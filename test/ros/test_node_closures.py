@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from client import LATCHED, RosClient
 from diagnostic_msgs.msg import DiagnosticArray
-from geometry_msgs.msg import TransformStamped
 from grid_map_msgs.msg import GridMap
 from nav_msgs.msg import Odometry
 from nav_msgs.msg import Path as PathMessage
@@ -20,8 +19,8 @@ from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from returning_drive import PARAMETERS, ReturningDrive, Step
+from robot import Robot
 from scene import wait_for_text
-from sensor_msgs.msg import PointCloud2, PointField
 from std_srvs.srv import Trigger
 from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import Marker, MarkerArray
@@ -29,7 +28,6 @@ from visualization_msgs.msg import Marker, MarkerArray
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import SubmapStore
-from gpgmap_ros.nodes.messages import pose_message, time_message
 from gpgmap_ros.processes import Child, isolated_ros_environment
 from gpgmap_ros.sensing.messages import nanoseconds, pose_of, transform_of
 from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
@@ -42,42 +40,6 @@ def ros_arguments(**extra: object) -> list[str]:
     values = {**PARAMETERS, "queue_size": 200, **{name.replace("__", "."): v for name, v in extra.items()}}
     text = {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in values.items()}
     return [part for name, value in text.items() for part in ("-p", f"{name}:={value}")]
-
-
-class Robot:
-    """Publishes the clouds and transforms of a drive."""
-
-    def __init__(self, client: RosClient) -> None:
-        self._client = client
-        self._clouds = client.node.create_publisher(PointCloud2, "/points", 50)
-        self._transforms = client.node.create_publisher(TFMessage, "/tf", 100)
-        client.spin_until(
-            lambda: self._clouds.get_subscription_count() and self._transforms.get_subscription_count(),
-            "the node",
-        )
-
-    def drive(self, steps: list[Step]) -> None:
-        for step in steps:
-            transform = TransformStamped(child_frame_id="base_link")
-            transform.header.frame_id, transform.header.stamp = "odom", time_message(step.stamp)
-            pose = pose_message(step.T_odom_robot)
-            t, p = transform.transform.translation, pose.position
-            t.x, t.y, t.z = p.x, p.y, p.z
-            transform.transform.rotation = pose.orientation
-            self._transforms.publish(TFMessage(transforms=[transform]))
-            self._clouds.publish(cloud_message(step))
-            self._client.spin_for(0.06)
-
-
-def cloud_message(step: Step) -> PointCloud2:
-    data = step.points.astype("<f4").tobytes()
-    count = len(step.points)
-    message = PointCloud2(height=1, width=count, point_step=12, row_step=12 * count, is_dense=True)
-    message.is_bigendian = False
-    message.header.frame_id, message.header.stamp = "base_link", time_message(step.stamp)
-    message.fields = [PointField(name=n, offset=4 * i, datatype=7, count=1) for i, n in enumerate("xyz")]
-    message.data = data
-    return message
 
 
 def correction_error(T_map_odom: np.ndarray, steps: list[Step], step: Step) -> float:

@@ -14,10 +14,11 @@ import numpy as np
 from gp_core.arrays import Array
 from gpgmap_ros.closure.acceptance import REJECTED_BY_REQUEST, graph_objection
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.graph.drift import MIN_PATH, Drift
+from gpgmap_ros.closure.graph.drift import Drift, estimate_tilt_std
 from gpgmap_ros.closure.graph.g2o import format_g2o
 from gpgmap_ros.closure.graph.graph_paths import Edge
 from gpgmap_ros.closure.graph.keyframes import SubmapNode, consecutive_nodes
+from gpgmap_ros.closure.graph.odometry_chain import OdometryChain
 from gpgmap_ros.closure.graph.outlier_rejection import OutlierRejection
 from gpgmap_ros.closure.graph.pairwise_consistency import OdometryPoses
 from gpgmap_ros.closure.graph.pose_graph import PoseGraph
@@ -25,6 +26,10 @@ from gpgmap_ros.closure.graph.problem import NotDetermined, SolverMissing
 from gpgmap_ros.closure.rows import Rows
 from gpgmap_ros.closure.types import LoopClosure, Pair
 from gpgmap_ros.geometry import inverse
+
+WARM_START = 200
+"""Submaps from which on a new closure lets the solution go on from the one before, instead of from the odometry: a few
+steps, however long the drive is. Poses are then the same up to the tolerance of the solver, below a millimetre."""
 
 
 class ClosureGraph:
@@ -83,7 +88,7 @@ class ClosureGraph:
         self.insert_closures(closures)
         votes = [self._outliers.add(closure) for closure in closures]
         if any(votes):
-            self._solve(self._outliers.select())
+            self._solve(self._outliers.select(), anew=len(self.nodes) < WARM_START)
         return any(votes)
 
     def reject(self, pair: Pair) -> bool:
@@ -192,25 +197,33 @@ class ClosureGraph:
             self._graph.add_drive(node.id, node.T_odom_submap)
         else:
             T = inverse(before.T_odom_submap) @ node.T_odom_submap
-            covariance = self.drift.covariance(max(node.driven - before.driven, MIN_PATH))
+            chain = OdometryChain.of([before, node])
+            covariance = chain.covariance(before.T_odom_submap, node.T_odom_submap, self.drift)
             self._graph.add_odometry(before.id, node.id, T, covariance)
 
-    def _solve(self, pairs: list[Pair]) -> None:
-        """Corrected poses; closures that the robust solution lets go are taken out, and it is solved without them."""
+    def _solve(self, pairs: list[Pair], anew: bool = True) -> None:
+        """Corrected poses; closures that the robust solution lets go are taken out, and it is solved without them.
+
+        anew: start from the odometry, and not from the poses as they are
+        """
         self.solver_error = ""
         self.revision += 1
         if not self.nodes:
             return
         graph = self._graph
+        found = np.array([self.closures[pair].T_a_b for pair in pairs])
+        graph.tilt_std = estimate_tilt_std(self.drift.tilt_std, found)
         numbers = dict(zip(graph.replace_closures(self.closures[pair] for pair in pairs), pairs, strict=True))
+        anchors = dict(graph.anchors)
+        start = None if anew or anchors != self._anchors else dict(zip(self.nodes, self.poses, strict=True))
         try:
-            solution = graph.solve() if pairs else None
+            solution = graph.solve(start) if pairs else None
             while solution is not None and solution.outliers:
                 for number in solution.outliers:
                     objection = graph_objection(solution.closure_errors[number])
                     self._outliers.objections[numbers[number]] = objection
                     graph.reject(number)
-                solution = graph.solve() if graph.closures else None
+                solution = graph.solve(start) if graph.closures else None
         except (SolverMissing, NotDetermined) as error:
             self.solver_error = str(error).splitlines()[0]
             solution = None

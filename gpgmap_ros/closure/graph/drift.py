@@ -13,6 +13,8 @@ from gpgmap_ros.closure.config import ClosureConfig
 
 Path = TypeVar("Path", float, NDArray[np.float64])
 
+PRIOR_TILTS = 4.0
+"""Observations that the stated tilt counts for beside those of the closures."""
 MIN_PATH = 0.1
 """Metres: no odometry is believed to be better than after so short a path."""
 
@@ -44,3 +46,24 @@ class Drift:
         rotation = self.rotation_std**2 * path
         tilt = min(rotation, self.tilt_std**2)
         return np.diag([position] * 3 + [tilt] * 2 + [rotation])
+
+    def rates(self, path: Path) -> tuple[Array, float]:
+        """Variances per metre on a way of `path` metres: (..., 3) of roll, pitch and yaw, and of a step.
+
+        Roll and pitch vary less per metre the longer the way is: they are bounded.
+        """
+        yaw = np.full(np.shape(path), self.rotation_std**2)
+        tilt = np.minimum(yaw, self.tilt_std**2 / np.maximum(path, MIN_PATH))
+        return np.stack([tilt, tilt, yaw], axis=-1), self.position_std**2
+
+
+def estimate_tilt_std(stated: float, relative: Array) -> float:
+    """Radians by which gravity-aligned frames lean from the vertical.
+
+    stated: between two frames, as configured; relative: (N, 4, 4) poses of one frame in another that closures found
+    What is stated holds for any sensor, and is wide. Closures measure it: their roll and pitch are the difference of
+    two errors.
+    """
+    tilts = np.asarray(relative).reshape(-1, 4, 4)[:, 2, :2]
+    variance = (PRIOR_TILTS * stated**2 + np.sum(tilts**2)) / (PRIOR_TILTS + tilts.size)
+    return float(np.sqrt(0.5 * variance))

@@ -68,6 +68,11 @@ class GtsamSolver:
             if robust:
                 noise = gtsam.noiseModel.Robust.Create(loss, noise)
             graph.add(gtsam.BetweenFactorPose3(i, j, gtsam.Pose3(Z), noise))
+        if np.isfinite(problem.tilt_std):
+            up = gtsam.Unit3(np.array([0.0, 0.0, 1.0]))
+            level = gtsam.noiseModel.Isotropic.Sigma(2, problem.tilt_std)
+            for k in range(len(problem.start)):
+                graph.add(gtsam.AttitudeFactorPose3(k, up, level, up))
         return graph
 
 

@@ -3,8 +3,10 @@
 Minimised over the poses X:
 
     sum over anchors |Log(P_k^-1 X_k)|^2 / ANCHOR_STD^2  +  sum over edges rho(|Log(Z_ij^-1 X_i^-1 X_j)|_S)
+        +  sum over poses |u_xy|^2 / (2 tilt_std^2)
 
-with rho(e) = e^2 / 2 for odometry and a robust kernel for closures.
+with rho(e) = e^2 / 2 for odometry and a robust kernel for closures, and u = R' (0, 0, 1) the vertical as a pose sees
+it: frames that are aligned with gravity can't lean, however long the way between them is.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ class Problem:
     """start: (N, 4, 4) where solving starts; anchors: (A,) indices of the poses that are held there
     first, second: (M,) indices of the poses i and j that an edge joins; Z: (M, 4, 4) measured pose of j in i
     covariance: (M, 6, 6) over (rotation, translation) along j's own axes; robust: (M,) edges that have the kernel
+    tilt_std: radians by which the z axes may lean from the vertical; infinite where they have nothing to do with it
     """
 
     start: Array
@@ -48,6 +51,7 @@ class Problem:
     Z: Array
     covariance: Array
     robust: NDArray[np.bool_]
+    tilt_std: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -87,4 +91,10 @@ def squared_errors(problem: Problem, poses: Array) -> Array:
 def cost(problem: Problem, poses: Array, kernel: Kernel) -> float:
     """What is minimised, without the anchors."""
     squared = squared_errors(problem, poses)
-    return float(np.sum(np.where(problem.robust, kernel.cost(squared), 0.5 * squared)))
+    edges = float(np.sum(np.where(problem.robust, kernel.cost(squared), 0.5 * squared)))
+    return edges + tilt_cost(problem, poses)
+
+
+def tilt_cost(problem: Problem, poses: Array) -> float:
+    """What leaning poses cost."""
+    return float(0.5 * np.sum(poses[:, 2, :2] ** 2) / problem.tilt_std**2)

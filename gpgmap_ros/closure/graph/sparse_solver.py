@@ -15,7 +15,7 @@ from gp_core.arrays import Array
 from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.closure.graph import lie
 from gpgmap_ros.closure.graph.elimination import Factor, NotPositiveDefinite, Structure
-from gpgmap_ros.closure.graph.problem import ANCHOR_STD, Minimum, NotDetermined, Problem
+from gpgmap_ros.closure.graph.problem import ANCHOR_STD, Minimum, NotDetermined, Problem, tilt_cost
 from gpgmap_ros.closure.graph.robust import Kernel
 
 MAX_STEPS = 100
@@ -75,7 +75,7 @@ class System:
     def cost(self, poses: Array, kernel: Kernel) -> float:
         between = lie.inverses(poses[self.problem.first]) @ poses[self.problem.second]
         e = self._whiten_residuals(lie.log(self._Z_inverse @ between))
-        return self._cost(np.sum(e * e, axis=1), self._anchor_errors(poses), kernel)
+        return self._cost(np.sum(e * e, axis=1), poses, kernel)
 
     def linearise(self, poses: Array, kernel: Kernel) -> tuple[Array, Array, Array, float]:
         """Diagonal (N, 6, 6) and off-diagonal (P, 6, 6) blocks of the matrix, the gradient (N, 6), and the cost."""
@@ -100,11 +100,16 @@ class System:
         diagonal = np.asarray(diagonal).reshape(-1, 6, 6)
         diagonal[problem.anchors] += np.eye(6) / ANCHOR_STD**2
         gradient[problem.anchors] += anchors / ANCHOR_STD**2
+        # the vertical u as a pose sees it: d u / d w = [u], of which x and y count
+        u = poses[:, 2, :3]
+        J = lie.hat(u)[:, :2] / problem.tilt_std
+        diagonal[:, :3, :3] += np.swapaxes(J, 1, 2) @ J
+        gradient[:, :3] += np.einsum("nij,ni->nj", J, u[:, :2]) / problem.tilt_std
         return (
             diagonal,
             np.asarray(off_diagonal).reshape(-1, 6, 6),
             gradient,
-            self._cost(squared, anchors, kernel),
+            self._cost(squared, poses, kernel),
         )
 
     def _whiten_residuals(self, r: Array) -> Array:
@@ -113,9 +118,10 @@ class System:
     def _anchor_errors(self, poses: Array) -> Array:
         return lie.log(self._held @ poses[self.problem.anchors])
 
-    def _cost(self, squared: Array, anchors: Array, kernel: Kernel) -> float:
+    def _cost(self, squared: Array, poses: Array, kernel: Kernel) -> float:
         edges = np.where(self.problem.robust, kernel.cost(squared), 0.5 * squared)
-        return float(np.sum(edges) + 0.5 * np.sum(anchors**2) / ANCHOR_STD**2)
+        held = 0.5 * np.sum(self._anchor_errors(poses) ** 2) / ANCHOR_STD**2
+        return float(np.sum(edges) + held) + tilt_cost(self.problem, poses)
 
 
 def descend(system: System, poses: Array, kernel: Kernel, enough: float) -> tuple[Array, float, int, bool]:

@@ -27,6 +27,7 @@ from gpgmap_ros.closure.retrieval.database_file import (
     read_database,
     write_database,
 )
+from gpgmap_ros.closure.retrieval.field_file import FieldFile
 from gpgmap_ros.closure.retrieval.ranking import RankedSubmap, Ranking
 from gpgmap_ros.closure.types import NotComparable, Registration, SubmapKey
 from gpgmap_ros.mapping import GPGMap
@@ -58,6 +59,7 @@ class ClosureDatabase:
         self._maps: dict[SubmapKey, RegistrationMap] = {}
         self._ranking = Ranking(self.config)
         self._similarity = SelfSimilarity(self.config)
+        self._fields = FieldFile()
 
     def __len__(self) -> int:
         return len(self._maps)
@@ -72,7 +74,8 @@ class ClosureDatabase:
         """Remember a finished submap. NotComparable where no place can be recognised in it."""
         if name in self._maps:
             raise ValueError(f"there is a submap '{name}' already: remove it first")
-        self._maps[name] = self._prepare(map_)
+        self._maps[name] = self._fields.take(self._prepare(map_))
+        self._fields.release()
 
     def remove(self, name: SubmapKey) -> None:
         """Forget a submap."""
@@ -166,7 +169,10 @@ class ClosureDatabase:
         """Read a file that `save` wrote; DatabaseError where it is damaged or of another version."""
         path = Path(path)
         database = cls(config)
-        database._maps.update(read_database(path))
+        database._maps.update(
+            {name: database._fields.take(map_) for name, map_ in read_database(path).items()}
+        )
+        database._fields.release()
         try:
             for map_ in database._maps.values():
                 database._check_resolution(map_)

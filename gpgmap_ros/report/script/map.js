@@ -53,6 +53,8 @@ function overlayBoxes() {
     if (colour) parts.push(element("span", { class: { odometry: "key dashed", truth: "key dotted" }[name] || "key", style: `color: var(${colour})` }));
     $("overlays").append(element("label", {}, ...parts, label));
   }
+  // sessions of a merge have a colour each
+  for (const track of data.tracks.filter((item) => item.colour)) $("overlays").append(element("span", { class: "session" }, element("span", { class: "key", style: `color: ${track.colour}` }), track.name));
 }
 
 function listenToMap(canvas) {

@@ -38,21 +38,21 @@ function line(context, xs, ys) {
 const TRACK = { odometry: ["--odometry", [5, 4]], corrected: ["--corrected", []], truth: ["--truth", [2, 4]] };
 const trackOrder = (track) => ["truth", "odometry", "corrected"].indexOf(track.kind);
 function drawTrack(context, track, whole) {
-  const [colour, dash] = TRACK[track.kind], width = whole ? 2 : 1.25;
+  const [name, dash] = TRACK[track.kind], colour = track.colour || css(name), width = whole ? 2 : 1.25;
   line(context, track.x, track.y);
   context.setLineDash([]);
   context.strokeStyle = "rgba(255,255,255,0.75)";
   context.lineWidth = 2 * width;
   if (track.kind !== "truth") context.stroke();
   context.setLineDash(dash);
-  context.strokeStyle = css(colour);
+  context.strokeStyle = colour;
   context.lineWidth = width;
   context.stroke();
   context.setLineDash([]);
   const last = track.x.length - 1;
   if (last < 0 || !whole || track.kind === "truth") return;
-  mark(context, track.x[0], track.y[0], css(colour), "circle");
-  mark(context, track.x[last], track.y[last], css(colour), "square");
+  mark(context, track.x[0], track.y[0], colour, "circle");
+  mark(context, track.x[last], track.y[last], colour, "square");
 }
 function mark(context, x, y, colour, shape) {
   const [u, v] = screen(x, y, context.canvas);

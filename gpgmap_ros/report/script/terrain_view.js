@@ -63,7 +63,7 @@ function buildTerrain(gl) {
     positions: buffer(mesh.positions), normals: buffer(mesh.normals), colours: gl.createBuffer(), triangles: buffer(mesh.triangles, gl.ELEMENT_ARRAY_BUFFER),
     ribbons: data.tracks.filter((track) => track.kind !== "truth" && track.x.length > 1).map((track) => {
       const points = ribbon(data.map, mesh, track, width);
-      return { kind: track.kind, buffer: buffer(points), count: points.length / 3 };
+      return { kind: track.kind, colour: track.colour, buffer: buffer(points), count: points.length / 3 };
     }),
   });
   // as much as it takes to see the relief: a plain of 100 m with 1 m of relief would look like a sheet
@@ -117,9 +117,9 @@ function renderTerrain(gl) {
   gl.drawElements(gl.TRIANGLES, terrain.mesh.triangles.length, gl.UNSIGNED_INT, 0);
   gl.disableVertexAttribArray(1);
   gl.disableVertexAttribArray(2);
-  for (const { kind, buffer, count } of terrain.ribbons) {
+  for (const { kind, colour, buffer, count } of terrain.ribbons) {
     if (!view[kind]) continue;
-    gl.uniform4f(terrain.uniforms.flatColour, ...rgb(css(TRACK[kind][0])), 1);
+    gl.uniform4f(terrain.uniforms.flatColour, ...rgb(colour || css(TRACK[kind][0])), 1);
     attribute(gl, 0, buffer, 3, gl.FLOAT, false, 0);
     gl.drawArrays(gl.TRIANGLE_STRIP, 0, count);
   }

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
 
 from gpgmap_ros.closure import ClosureConfig, Drift
+from gpgmap_ros.closure.graph.drift import estimate_tilt_std
 
 
 def test_the_position_spreads_as_random_turns_and_steps_make_it() -> None:
@@ -24,3 +27,15 @@ def test_tilt_is_bounded_by_gravity_and_the_rest_grows() -> None:
     assert np.all(np.diag(long) >= np.diag(short))
     np.testing.assert_allclose(np.diag(long)[3:5], np.deg2rad(1.0) ** 2)
     np.testing.assert_allclose(drift.position_variance(np.array([1.0, 1000.0])), [short[0, 0], long[0, 0]])
+
+
+def test_closures_measure_how_far_frames_lean() -> None:
+    stated = np.deg2rad(2.0)
+    assert estimate_tilt_std(stated, np.zeros((0, 4, 4))) == pytest.approx(stated / np.sqrt(2.0))
+    rng = np.random.default_rng(1)
+    lean = np.deg2rad(0.15)
+    relative = np.tile(np.eye(4), (400, 1, 1))
+    frames = [Rotation.from_euler("xyz", [*rng.normal(0.0, lean, 2), rng.uniform(-3, 3)]) for _ in range(800)]
+    relative[:, :3, :3] = [(a.inv() * b).as_matrix() for a, b in zip(frames[::2], frames[1::2], strict=True)]
+    assert estimate_tilt_std(stated, relative) == pytest.approx(lean, rel=0.6)
+    assert estimate_tilt_std(stated, relative[:3]) > 2.0 * lean

@@ -5,12 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gpgmap_ros.closure.graph import lie
-from gpgmap_ros.closure.graph.problem import NotDetermined, Problem, SolverMissing, cost, squared_errors
+from gpgmap_ros.closure.graph.problem import (
+    NotDetermined,
+    Problem,
+    SolverMissing,
+    cost,
+    squared_errors,
+    tilt_cost,
+)
 from gpgmap_ros.closure.graph.robust import Cauchy, Huber
 from gpgmap_ros.closure.graph.solvers import solver_named
 
@@ -40,10 +48,30 @@ def test_no_step_makes_the_cost_smaller(ring: Ring) -> None:
             assert cost(problem, found.poses @ lie.exp(step), KERNELS[1]) > least
 
 
+def test_gravity_keeps_frames_from_leaning(ring: Ring) -> None:
+    """Closures whose tilts are wrong bend a ring that nothing holds upright."""
+    problem = ring()
+    tilted = problem.Z.copy()
+    tilted[problem.robust] = tilted[problem.robust] @ lie.exp(np.array([[0.02, 0.01, 0.0, 0.0, 0.0, 0.0]]))
+    problem = replace(problem, Z=tilted)
+    free, upright = (
+        solver_named("sparse").minimise(replace(problem, tilt_std=std), KERNELS).poses
+        for std in (np.inf, 0.002)
+    )
+    lean = [np.abs(poses[:, 2, :2]).max() for poses in (free, upright)]
+    assert lean[1] < 0.3 * lean[0]
+    turned = free.copy()
+    turned[:] = lie.exp(np.array([[0.0, 0.0, 1.0, 0.0, 0.0, 0.0]])) @ free
+    assert tilt_cost(replace(problem, tilt_std=0.002), turned) == pytest.approx(
+        tilt_cost(replace(problem, tilt_std=0.002), free)
+    ), "yaw is free"
+
+
+@pytest.mark.parametrize("tilt_std", [np.inf, 0.003])
 @pytest.mark.parametrize("wrong", [0, 1, 4])
-def test_both_solvers_agree(ring: Ring, gtsam_solver, wrong: int) -> None:
+def test_both_solvers_agree(ring: Ring, gtsam_solver, wrong: int, tilt_std: float) -> None:
     """Far better than the poses are known: GTSAM stops when the cost falls by less than 1e-5 of it."""
-    problem = ring(wrong=wrong)
+    problem = replace(ring(wrong=wrong), tilt_std=tilt_std)
     ours = solver_named("sparse").minimise(problem, KERNELS)
     theirs = gtsam_solver.minimise(problem, KERNELS)
     assert ours.cost <= theirs.cost * (1.0 + 1e-5)
@@ -61,7 +89,7 @@ def test_both_solvers_agree(ring: Ring, gtsam_solver, wrong: int) -> None:
 
 @pytest.mark.parametrize("wrong", [0, 4])
 def test_both_solvers_give_the_same_covariances(ring: Ring, gtsam_solver, wrong: int) -> None:
-    problem = ring(wrong=wrong)
+    problem = replace(ring(wrong=wrong), tilt_std=0.003)
     poses = solver_named("sparse").minimise(problem, KERNELS).poses
     ours = solver_named("sparse").marginals(problem, poses, KERNELS[1])
     theirs = gtsam_solver.marginals(problem, poses, KERNELS[1])

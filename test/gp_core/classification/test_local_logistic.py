@@ -133,3 +133,12 @@ def test_wrong_options_are_named(options, message):
     X, y = moons(12)
     with pytest.raises(ValueError, match=message):
         LocalLogisticRegression(**options).fit(X, y)
+
+
+def test_a_bandwidth_that_is_refused_leaves_the_starts_of_the_next_one_as_they_were():
+    X, y = moons(24, classes=3)
+    model = LocalLogisticRegression(RBF(0.5), optimizer=None).fit(X, y)
+    before = model._start.copy()
+    with pytest.raises(ValueError, match="decays more slowly"):
+        model._left_out(RBF(1e-4), gradient=True)
+    assert np.array_equal(model._start, before)

@@ -1,0 +1,206 @@
+"""Localisation in a saved run: way to the first fix, wrong fixes off the map, error while tracking.
+
+    python benchmark/localization.py davos --starts 200 --off 2000
+    python benchmark/localization.py blanca --starts 20 --off 20
+    python benchmark/localization.py nclt
+
+davos: the Alps at rover size (10 m cells shrunk to 0.2 m, slopes halved), a map of lanes on one half of it, starts on
+that half and on the other, which the map does not show. blanca: the map is driven over flight line 1, the starts over
+line 2. Both with simulated rings of a 32-beam LiDAR and odometry that drifts by 1 % and 0.06 degrees on each metre,
+with random walks beside. A pose is right within three cells and three degrees of where the map has that ground: the
+truth is taken relative to the nearest submap of the map, whose own error is another matter. nclt: the second half of a
+real loop in a map of the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from closure_terrain import data_folder
+from localization_drives import Array, Drive, lanes, rover_relief, save_run, wander
+from scipy.interpolate import LinearNDInterpolator
+
+from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.demo.lidar import SpinningLidar
+from gpgmap_ros.demo.terrain import Terrain
+from gpgmap_ros.geometry import inverse
+from gpgmap_ros.mapping.submaps import align_with_gravity, yaw_of
+from gpgmap_ros.slam import MappingPipeline
+from gpgmap_ros.slam.localization import Localization
+from gpgmap_ros.slam.session import Session
+from gpgmap_ros.slam.work_queue import InlineExecutor
+
+WAY = 30.0  # metres of a start
+ROVER = {
+    "submap.size": 16.0, "submap.max_distance": 8.0, "submap.resolution": 0.2, "submap.length_scale": 0.6,
+    "mapping.resolution": 0.2, "mapping.size_x": 12.0, "mapping.size_y": 12.0, "filter.max_range": 8.0,
+    "filter.max_height": 20.0, "gate.enabled": False, "closure.threads": 1, "localization.step": 4.0,
+}  # fmt: skip
+CATCHMENT = {
+    "submap.size": 48.0, "submap.max_distance": 20.0, "submap.resolution": 0.5, "submap.length_scale": 1.5,
+    "mapping.resolution": 0.5, "mapping.size_x": 40.0, "mapping.size_y": 40.0, "filter.max_range": 25.0,
+    "filter.min_height": -30.0, "filter.max_height": 30.0, "gate.enabled": False, "closure.threads": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where drives are simulated. mapped, driven: the ground for the map and for the starts, which may be measured
+    apart; low, high: corners of the map's area; off_low, off_high: of the area beside it"""
+
+    mapped: Terrain
+    driven: Terrain
+    low: Array
+    high: Array
+    off_low: Array
+    off_high: Array
+    spacing: float
+    step: float
+    lidar: SpinningLidar
+    config: Config
+
+
+def davos(folder: Path) -> Place:
+    z = np.load(folder / "dem_small_pack.npz")["davos_z"]
+    ground = rover_relief(z, 0.2, 0.5 * 0.2 / 10.0, 2)
+    width, height = ground.size
+    return Place(
+        ground, ground, np.array([10.0, 10.0]), np.array([46.0, height - 10.0]),
+        np.array([64.0, 10.0]), np.array([width - 10.0, height - 10.0]), 6.0, 1.0,
+        SpinningLidar(turns=360, max_range=10.0), with_settings(Config(), ROVER),
+    )  # fmt: skip
+
+
+def blanca(folder: Path) -> Place:
+    data = np.load(folder / "als_blanca.npz")
+    xyz, line = np.asarray(data["xyz"], float), data["line"]
+    both = [xyz[line == number] for number in (1, 2)]
+    low = np.max([points[:, :2].min(0) for points in both], axis=0)
+    high = np.min([points[:, :2].max(0) for points in both], axis=0)
+    grounds = []
+    for points in both:
+        x, y = (np.arange(low[k], high[k], 0.5) for k in (0, 1))
+        field = LinearNDInterpolator(points[:, :2], points[:, 2])(*np.meshgrid(x, y))
+        grounds.append(Terrain(np.where(np.isfinite(field), field, np.nanmean(field)), 0.5))
+    size = np.array(grounds[0].size)
+    split = 0.55 * size[1]
+    return Place(
+        grounds[0], grounds[1], np.array([25.0, 25.0]), np.array([size[0] - 25.0, split]),
+        np.array([25.0, split + 50.0]), size - 25.0, 20.0, 2.0,
+        SpinningLidar(turns=360, max_range=30.0), with_settings(Config(), CATCHMENT),
+    )  # fmt: skip
+
+
+class Map:
+    """A saved run of lanes over a place, and where the world is in it."""
+
+    def __init__(self, place: Place, folder: Path) -> None:
+        way = lanes(place.mapped, place.low, place.high, place.spacing, place.step)
+        self.truth, drift = save_run(folder, Drive(place.mapped, way, 1, lidar=place.lidar), place.config)
+        self.session = Session.load(folder)
+        self.poses = self.session.poses
+        closures = sum(closure.accepted for closure in self.session.closer.closures)
+        print(f"map: {len(way) * place.step:.0f} m of lanes, {len(self.poses)} submaps, {closures} closures,")
+        print(f"     odometry off by up to {drift:.1f} m", flush=True)
+
+    def place_of(self, T_world_robot: Array) -> Array:
+        """T_map_robot, as the nearest submap of the map has it."""
+        xy = T_world_robot[:2, 3]
+        id = min(self.poses, key=lambda id: float(np.hypot(*(self.truth[id][:2, 3] - xy))))
+        return self.poses[id] @ inverse(align_with_gravity(self.truth[id])) @ T_world_robot
+
+
+@dataclass
+class Outcome:
+    """Of one start. first_fix: metres, None where there was none; errors: (N, 3) metres, degrees, and NEES over 3"""
+
+    first_fix: float | None
+    errors: Array
+    fixes: int
+
+
+def start(place: Place, map_: Map, off: bool, seed: int) -> Outcome:
+    """Drive from a random start without a guess."""
+    rng = np.random.default_rng([seed, off])
+    corners = (place.off_low, place.off_high) if off else (place.low, place.high)
+    way = wander(place.driven, *corners, WAY, place.step, rng)
+    config = place.config
+    localization = Localization(
+        map_.session.localizer(config.localization), config.localization, InlineExecutor(fail)
+    )
+    pipeline, errors = MappingPipeline(config), []
+    for stamp, points, T_odom, T_world in Drive(place.driven, way, seed, lidar=place.lidar):
+        pipeline.add_cloud(points, T_odom, stamp)
+        localization.add(1, T_odom, pipeline)
+        found = localization.pose()
+        if found is not None:
+            truth = map_.place_of(T_world)
+            error = (found.T - truth)[:3, 3]
+            turn = np.rad2deg(abs(yaw_of(truth[:3, :3].T @ found.T[:3, :3])))
+            nees = float(error @ np.linalg.solve(found.covariance[:3, :3], error)) / 3.0
+            errors.append([float(np.linalg.norm(error)), turn, nees])
+    localizer = localization.localizer
+    return Outcome(localizer.first_fix, np.array(errors).reshape(-1, 3), localizer.fixes)
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+def report(place: Place, map_: Map, starts: int, off: int) -> None:
+    limit = 3.0 * place.config.submap.resolution
+    began = time.process_time()
+    found = [start(place, map_, False, seed) for seed in range(starts)]
+    if found:
+        ways = np.array([item.first_fix if item.first_fix is not None else np.inf for item in found])
+        errors = np.concatenate([item.errors for item in found])
+        wrong = sum(bool(len(e.errors) and (e.errors[:, :2] > [limit, 3.0]).any()) for e in found)
+        print(f"{starts} starts on the map: {np.mean(ways < WAY):.1%} fixed within {WAY:.0f} m,")
+        print(f"    first fix after {np.median(ways):.1f} m (median), {np.quantile(ways, 0.9):.1f} m (90 %)")
+        print(f"    wrong (beyond {limit:g} m or 3 deg) at any cloud: {wrong} of {starts}")
+        p50, p95 = np.quantile(errors[:, 0], [0.5, 0.95])
+        print(f"    tracking, {len(errors)} clouds: {p50:.3f} m median, {p95:.3f} m p95, largest")
+        print(f"    {errors[:, 0].max():.3f} m; yaw {np.quantile(errors[:, 1], 0.95):.2f} deg p95;", end=" ")
+        print(f"NEES / 3 {errors[:, 2].mean():.2f} (1 is right)")
+        print(f"    {(time.process_time() - began) / starts:.1f} s of CPU each", flush=True)
+    for done in range(off):
+        outcome = start(place, map_, True, 10_000 + done)
+        if outcome.first_fix is not None:
+            print(
+                f"    WRONG: start {done} off the map was placed after {outcome.first_fix:.1f} m", flush=True
+            )
+        if done + 1 == off or (done + 1) % 50 == 0:
+            print(f"{done + 1} starts off the map", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("ground", choices=("davos", "blanca", "nclt"))
+    parser.add_argument("--starts", type=int, default=200)
+    parser.add_argument("--off", type=int, default=2000)
+    args = parser.parse_args()
+    folder = data_folder()
+    if folder is None:
+        print("skipped: no data folder; set GPGMAP_DATA")
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        if args.ground == "nclt":
+            from localization_nclt import report_nclt
+
+            report_nclt(folder / "bag_nclt_loop", Path(scratch))
+            return 0
+        place = davos(folder) if args.ground == "davos" else blanca(folder)
+        report(place, Map(place, Path(scratch)), args.starts, args.off)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""How far the ground is from what the map says, by place: one factor on all variances.
+
+A process with kernel tau k and noise variances tau r has the same mean for every tau, and tau times the variance. So
+tau can be learned by place, where the ground is rougher or the points scatter more than elsewhere, without touching the
+surface. Given the mean f, the points of a block leave the squares q = sum (z - f)^2 / r, of which the model expects
+d = n - sum of the leverages. For d the degrees of freedom of q,
+
+    tau | q  ~  scaled inverse chi-square,    nu + d degrees,    about (nu tau_0 + q) / (nu + d),
+
+with the prior's tau_0 from the surroundings: the same over a square of blocks three times as wide, and so on up to the
+whole map. nu says how much a place resembles its surroundings. It is chosen at each width so that the squares are most
+likely (empirical Bayes), so a map with few points is pooled widely and one with many is not.
+
+Points are not normal, either: they follow a Student t distribution about the map, with the width and the degrees that
+make a sample of the map's own points most likely, each predicted without itself. What is left is taken out by the
+shares of that sample within each interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from scipy.ndimage import uniform_filter
+from scipy.special import gammaln
+
+from gp_core.arrays import Array
+from gp_core.grid import student_t
+from gp_core.grid.axes import Axis
+from gp_core.grid.statistics import COUNT, Statistics, overlap
+
+_WIDTHS: Final = (27, 9, 3, 1)
+"""Blocks along a side of the squares, from the widest to the finest."""
+_DEGREES: Final = 2.0 ** np.arange(-1.0, 9.0)
+"""Values of nu that are tried."""
+_MAX_BLOCKS: Final = 1500
+"""From which nu is chosen."""
+_STATED: Final = 10.0
+"""Degrees of freedom that the stated noise counts for in the map as a whole."""
+_LEAST: Final = 1e-4
+"""Of the stated noise variance, the scatter at least: exact points are a simulation, or copies of one another."""
+_LEAST_OWN: Final = 0.05
+"""Of a point, what the others leave to be learned from it at least: leverages are known to some per cent."""
+_T_DEGREES: Final = (1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0, 60.0)
+_T_WIDTHS: Final = np.exp(np.arange(-2.0, 1.01, 0.05))
+_QUANTILES: Final = 400
+"""Of a sample, to which a distribution is fitted: as good as all of it."""
+_MORE, _FEWEST_OWN = 2.0, 3.0
+"""Times the scatter around that a block must exceed to have relief of its own, and degrees of freedom to say so."""
+_LEVEL, _REACH = 0.95, 1.96
+"""Share of a normal distribution within so many standard deviations."""
+MIN_SAMPLE: Final = 100
+"""Points from which the distribution of points about the map is learned."""
+
+
+@dataclass
+class LocalScale:
+    """Factors on the variances of a map by block of a window of the lattice.
+
+    x, y: the axes
+    overall: of the whole map, which holds beyond the window
+    factor: (J, I) tau, before the correction
+    degrees: (J, I) degrees of freedom of that knowledge
+    unfollowed: (J, I) variance of heights within a block beyond that of points around it: relief of an edge or a face
+        that a surface with blocks of this size can't follow
+    correction: on all factors, so that two deviations hold what they should of a sample of points
+    width, tails: scale and degrees of the Student t distribution of points, in deviations that the map states
+    levels: (M,) levels of the intervals that just hold each point of a sample, growing; empty if there was none
+    """
+
+    x: Axis
+    y: Axis
+    overall: float
+    factor: Array = field(repr=False)
+    degrees: Array = field(repr=False)
+    unfollowed: Array = field(repr=False)
+    correction: float = 1.0
+    width: float = 1.0
+    tails: float = np.inf
+    levels: Array = field(default_factory=lambda: np.zeros(0), repr=False)
+
+    def copy_to(self, x: Axis, y: Axis) -> LocalScale:
+        """The factors of another window: what both cover is kept, the rest has that of the whole map."""
+        size = (y.count, x.count)
+        out = replace(
+            self,
+            x=x,
+            y=y,
+            factor=np.full(size, self.overall),
+            degrees=np.full(size, _STATED),
+            unfollowed=np.zeros(size),
+        )
+        (to_x, from_x), (to_y, from_y) = overlap(x, self.x), overlap(y, self.y)
+        out.factor[to_y, to_x] = self.factor[from_y, from_x]
+        out.degrees[to_y, to_x] = self.degrees[from_y, from_x]
+        out.unfollowed[to_y, to_x] = self.unfollowed[from_y, from_x]
+        return out
+
+    def at(self, x: Array, y: Array) -> Array:
+        """tau (N,) at points; that of the nearest block outside the window."""
+        return np.asarray(self.correction * self.factor[_nearest(self.y, y), _nearest(self.x, x)])
+
+    def on_grid(self, x: Array, y: Array) -> Array:
+        """tau (ny, nx) at the crossings of lines at x (nx,) and y (ny,)."""
+        return np.asarray(self.correction * self.factor[np.ix_(_nearest(self.y, y), _nearest(self.x, x))])
+
+    def unfollowed_at(self, x: Array, y: Array) -> Array:
+        """(N,) at points."""
+        return np.asarray(self.correction * self.unfollowed[_nearest(self.y, y), _nearest(self.x, x)])
+
+    def unfollowed_on_grid(self, x: Array, y: Array) -> Array:
+        """(ny, nx) at the crossings of lines at x (nx,) and y (ny,)."""
+        return np.asarray(self.correction * self.unfollowed[np.ix_(_nearest(self.y, y), _nearest(self.x, x))])
+
+    def degrees_at(self, x: Array, y: Array) -> Array:
+        """Degrees (N,) of the distribution of a point: those of the sample, or of the factor where there was none."""
+        if self.levels.size:
+            return np.full(x.shape, self.tails)
+        return np.asarray(self.degrees[_nearest(self.y, y), _nearest(self.x, x)])
+
+    def calibrate(self, score: Array) -> None:
+        """Learn the distribution of points from a sample's errors (M,) in the deviations that `at` gives.
+
+        Too few leave it as it is.
+        """
+        score = np.abs(score[np.isfinite(score)])
+        if score.size < MIN_SAMPLE:
+            return
+        spread = max(float(np.quantile(score, _LEVEL)) / _REACH, _LEAST)
+        self.correction *= spread**2
+        score = score / spread
+        order = np.sort(score)
+        spaced = order[np.linspace(0, order.size - 1, min(order.size, _QUANTILES)).astype(np.int64)]
+        best = -np.inf
+        for tails in _T_DEGREES:
+            value = student_t.log_density(spaced / _T_WIDTHS[:, None], np.asarray(tails)).mean(axis=1)
+            value -= np.log(_T_WIDTHS)
+            k = int(np.argmax(value))
+            if value[k] > best:
+                best, self.width, self.tails = float(value[k]), float(_T_WIDTHS[k]), tails
+        self.levels = student_t.inside(order / self.width, np.full(order.shape, self.tails))
+
+    def keep_shape(self, other: LocalScale) -> None:
+        """Take over what was learned from a sample of points."""
+        self.correction, self.width, self.tails = other.correction, other.width, other.tails
+        self.levels = other.levels
+
+
+def estimate_scale(s: Statistics, squares: Array, variance: Array, stated: float) -> LocalScale:
+    """The factors from the squares (J, I) of the present residuals over the present noise variances.
+
+    variance: (J, I) of the surface in each block; stated: what tau would be if the noise were as stated
+    """
+    count = s.totals[..., COUNT]
+    own = np.clip(count - s.weights[..., 0, 0] * variance, _LEAST_OWN * count, count)
+    overall = float((_STATED * stated + squares.sum()) / (_STATED + own.sum()))
+    factor, degrees = np.full(count.shape, overall), np.full(count.shape, _STATED)
+    some = np.flatnonzero(count.ravel() > 0.0)
+    some = some[:: -(-some.size // _MAX_BLOCKS)] if some.size else some
+    around = factor
+    for width in _WIDTHS:
+        q, d = (_sum_around(squares, width), _sum_around(own, width)) if width > 1 else (squares, own)
+        nu = _choose_degrees(q.ravel()[some], d.ravel()[some], factor.ravel()[some])
+        degrees = nu + d
+        factor = (nu * factor + q) / degrees
+        around = factor if width == _WIDTHS[0] else around
+    noise = np.divide(count, s.weights[..., 0, 0], out=np.zeros_like(count), where=count > 0.0)
+    unfollowed = np.where(own >= _FEWEST_OWN, np.maximum(factor - _MORE * around, 0.0) * noise, 0.0)
+    return LocalScale(s.x, s.y, overall, np.maximum(factor, _LEAST * stated), degrees, unfollowed)
+
+
+def _sum_around(values: Array, width: int) -> Array:
+    total: Array = uniform_filter(values, width, mode="constant") * float(width * width)
+    return np.maximum(total, 0.0)
+
+
+def _choose_degrees(q: Array, d: Array, around: Array) -> float:
+    """nu under which squares (K,) of d (K,) degrees are most likely, given tau of the surroundings (K,)."""
+    if not q.size:
+        return float(_DEGREES[-1])
+    a = 0.5 * _DEGREES[:, None]
+    c = a * np.maximum(around, np.finfo(np.float64).tiny)
+    value = a * np.log(c) - (a + 0.5 * d) * np.log(c + 0.5 * q) + gammaln(a + 0.5 * d) - gammaln(a)
+    return float(_DEGREES[int(np.argmax(value.mean(axis=1)))])
+
+
+def _nearest(axis: Axis, at: Array) -> Array:
+    index: Array = np.clip(axis.locate(at)[0], 0, axis.count - 1)
+    return index
