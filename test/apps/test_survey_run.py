@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from survey_case import assert_same_map, hills, map_files, write_tiles
+from survey_case import SETTINGS, assert_same_map, hills, map_files, write_tiles
 
 from gpgmap_ros.apps import survey_files, survey_layers, survey_run, survey_tasks
 from gpgmap_ros.apps.survey_files import MixedSystemsError, SurveyRequest, prepare
 from gpgmap_ros.apps.survey_plan import SurveyError
 from gpgmap_ros.apps.survey_runner import LocalRunner, Outcome, Task
-from gpgmap_ros.config import Config
+from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.points import PointFileError
+from gpgmap_ros.mapping.survey import SurveyModel, trend_of
+from gpgmap_ros.mapping.survey_window import window_bytes
 
 
 @pytest.fixture(scope="module")
@@ -272,3 +274,26 @@ def test_a_sample_of_places_gives_the_density_of_the_points(
     assert exact.density == pytest.approx(3.0, rel=0.1)
     assert few.density == pytest.approx(3.0, rel=0.3)
     assert few.config.mapping.resolution == exact.config.mapping.resolution == 1.0
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern32"])
+def test_windows_are_as_large_as_the_memory_allows(kernel: str) -> None:
+    trend = trend_of(hills(100, (0.0, 0.0), 1), 50.0)
+    model = SurveyModel(with_settings(Config(), {**SETTINGS, "mapping.kernel": kernel}), trend)
+    edges = [survey_run.window_edge(model, megabytes << 20) for megabytes in (600, 1024, 8000)]
+    assert edges == sorted(edges)
+    assert edges[-1] == survey_run.WINDOWS[0]
+    for edge, megabytes in zip(edges, (600, 1024, 8000), strict=True):
+        needed = window_bytes(model.config, edge) + survey_run.PROGRAM_BYTES
+        assert needed <= megabytes << 20 or edge == survey_run.WINDOWS[-1]
+
+
+def test_a_window_solved_in_squares_is_the_same(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
+    """Kernels that need much memory are solved in squares smaller than a tile of the GeoTIFFs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(survey_run, "WINDOWS", (64,))
+        map_files(plain[0][:2], tmp_path / "squares")
+    map_files(plain[0][:2], tmp_path / "whole")
+    with np.load(tmp_path / "squares" / "map.npz") as a, np.load(tmp_path / "whole" / "map.npz") as b:
+        assert np.nanmax(np.abs(a["elevation"] - b["elevation"])) < 5e-3
+        assert np.array_equal(np.isfinite(a["elevation"]), np.isfinite(b["elevation"]))
