@@ -44,16 +44,18 @@ class MappingRun:
         with compilation_told(node.get_logger().info):
             MappingPipeline(with_settings(config, {"map_folder": ""})).warm_up()
         self.inputs = PoseInputs(node, warnings, config)
+        self.localizing: Localizing | None = None
         outputs = MapPublishers(node, self.publish_again)
         try:
             self._start_loop(config, outputs, reject)
         except BaseException:  # the node may be configured again
+            if self.localizing is not None:
+                self.localizing.destroy()
             outputs.destroy()
             self.inputs.destroy()
             raise
 
     def _start_loop(self, config: Config, outputs: MapPublishers, reject: Callable[[], str]) -> None:
-        self.localizing: Localizing | None = None
         if config.localization.map:
             self.localizing = Localizing(self._node, config, self._warnings)
             config = loop_config(config)
@@ -213,7 +215,8 @@ def map_folder_of(config: Config) -> str:
 def loop_config(config: Config) -> Config:
     """The settings of the loop of a robot that is localised: it closes loops only where the saved map grows."""
     grows = config.localization.update
-    return with_settings(config, {"closure.enabled": grows, "map_folder": map_folder_of(config)})
+    changes = {"closure.enabled": grows, "map_folder": map_folder_of(config)}
+    return with_settings(config, {**changes, "localization.map": "", "localization.update": False})
 
 
 def why_unused(report: CloudReport) -> tuple[str, str]:
