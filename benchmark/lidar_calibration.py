@@ -145,6 +145,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--clouds", type=int, default=60)
     parser.add_argument("--seed", type=int, default=7000)
+    parser.add_argument("--only", default="", help="scenes whose names contain this")
     options = parser.parse_args()
     scenes: dict[str, Callable[[np.random.Generator], tuple[Scan, Array]]] = {
         "hall": lambda rng: (visible(hall(rng)), np.array([0.0, 0.0, 1.5])),
@@ -155,7 +156,7 @@ def main() -> None:
     print(
         f"{'':12} {'lost':>9} {'ATE (m)':>8} {'step (m)':>9} {'(deg)':>7} {'NEES':>6} {'median':>7} {'95 %':>6}"
     )
-    for name, make in scenes.items():
+    for name, make in ((name, make) for name, make in scenes.items() if options.only in name):
         for draw in range(options.draws):
             rng = np.random.default_rng(options.seed + draw)
             scan, middle = make(rng)
