@@ -3,8 +3,8 @@
 python benchmark/lidar_load.py                         60,000 points
 python benchmark/lidar_load.py --points 131072 --clouds 50
 
-A sensor goes through a simulated hall, 0.1 m and 1 degree a cloud. CPU time is that of all threads. At 10 Hz, 100 ms are
-one core. The live node has DDS and the solver of published maps besides:
+A sensor goes through a simulated hall, 0.1 m and 1 degree a cloud. CPU time is that of all threads. At 10 Hz, 100 ms
+are one core. The live node has DDS and the solver of published maps besides:
 `python benchmark/node_load.py --points 60000 --only "10 Hz" --set pose_source:=lidar`.
 """
 
