@@ -56,7 +56,7 @@ setup(
     packages=find_packages(include=["gp_core", "gp_core.*", "gpgmap_ros", "gpgmap_ros.*"]),
     package_data={
         "gp_core": ["py.typed"],
-        "gpgmap_ros": ["py.typed", "data/*", "report/page.*", "report/script/*.js"],
+        "gpgmap_ros": ["py.typed", "data/*", "report/page.*", "report/change.*", "report/script/*.js"],
     },
     data_files=share_files(),
     python_requires=">=3.11",

@@ -2,9 +2,10 @@
 
 python benchmark/map_calibration.py [SET ...]       prints the table of docs/benchmarks.md
 
-A fifth of the points is held out. Maps are made as `gpgmap_from_points` makes them: length scale and relief follow the
-cells and the data, the noise is the default. The rows differ in `mapping.kernel` and `mapping.learn_noise` alone.
-Linear interpolation (Delaunay) and cell means state no uncertainty; points outside their hull or cells are not scored.
+A fifth of the points is held out. Maps are made as `gpgmap_from_points` makes them. "of cells": error against the mean
+of the held-out points of a cell, of the mean of what is predicted for them; on dense sets (3 points or more to a cell)
+a map, which has cells, is judged by it. The density of what states no uncertainty is that of a normal distribution with
+its own RMSE. Points that a method has no answer for are left out of its row.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 from grid_data import data_folder
+from interpolators import LocalKriging, cell_mean, linear, natural_neighbour
 from scipy import stats
-from scipy.interpolate import LinearNDInterpolator
 
 from gpgmap_ros.config import Config, FilterConfig
 from gpgmap_ros.mapping.elevation_map import ElevationMap, map_around
@@ -26,12 +27,12 @@ from gpgmap_ros.mapping.filters import lowest_surface
 
 LEVELS = (0.68, 0.95, 0.997)
 MODELS = {
-    "default (rbf)": {},
-    "matern32": {"kernel": "matern32"},
-    "matern32, learn_noise": {"kernel": "matern32", "learn_noise": True},
+    "default (matern54, learned noise)": {},
+    "matern54, stated noise": {"learn_noise": False},
+    "rbf, stated noise": {"kernel": "rbf", "learn_noise": False},
 }
-TESTS = 20_000
-"""Held-out points that are scored, at most."""
+TESTS = 8000
+"""Held-out points that are scored, at most: those of some cells, with all of each cell."""
 
 
 def thin(xyz: np.ndarray, resolution: float, per_cell: float) -> np.ndarray:
@@ -71,8 +72,12 @@ SETS: dict[str, tuple[float, Callable[[Path], np.ndarray]]] = {
 """Edge of a cell, and the points. A fifth of 0.375 points per cell is held out."""
 
 
-def score_maps(train: np.ndarray, test: np.ndarray, resolution: float) -> Iterator[tuple[str, str]]:
-    """Name and figures of each map."""
+Row = tuple[str, np.ndarray, str, str, str]
+"""Name, heights predicted at the test points, coverage, log density, processor time."""
+
+
+def score_maps(train: np.ndarray, test: np.ndarray, resolution: float) -> Iterator[Row]:
+    """The rows of the maps."""
     start = map_around(train, resolution).config
     for name, changes in MODELS.items():
         config = dataclasses.replace(start, **changes)
@@ -83,26 +88,46 @@ def score_maps(train: np.ndarray, test: np.ndarray, resolution: float) -> Iterat
         seconds = time.process_time() - begin
         mean, scale, degrees = made.measured_heights(test[:, :2])
         error = test[:, 2] - mean
-        inside = [np.abs(error) <= scale * stats.t.ppf(0.5 + level / 2.0, degrees) for level in LEVELS]
+        inside = []
+        for level in LEVELS:
+            low, high = made.measured_interval(test[:, :2], level)
+            inside.append((test[:, 2] >= low) & (test[:, 2] <= high))
         cover = " / ".join(f"{100.0 * share.mean():.1f}" for share in inside)
         density = float((stats.t.logpdf(error / scale, degrees) - np.log(scale)).mean())
-        yield name, f"{rms(error):.4f} | {cover} | {density:.2f} | {seconds:.1f}"
+        yield name, mean, cover, f"{density:.2f}", f"{seconds:.1f}"
 
 
-def score_baselines(train: np.ndarray, test: np.ndarray, resolution: float) -> Iterator[tuple[str, str]]:
-    linear = LinearNDInterpolator(train[:, :2], train[:, 2])(test[:, :2])
-    yield "linear (Delaunay)", f"{rms(test[:, 2] - linear):.4f} | - | - | -"
-    low = np.floor(train[:, :2].min(axis=0) / resolution)
-    cell, at = ((np.floor(xyz[:, :2] / resolution) - low).astype(int) for xyz in (train, test))
-    size = np.maximum(cell.max(axis=0), at.max(axis=0)) + 1
-    inside = (at >= 0).all(axis=1)
-    flat, flat_at = cell[:, 0] * size[1] + cell[:, 1], at[inside, 0] * size[1] + at[inside, 1]
-    count = np.bincount(flat, minlength=size.prod())
-    total = np.bincount(flat, train[:, 2], minlength=size.prod())
-    some = count[flat_at] > 0
-    mean = total[flat_at[some]] / count[flat_at[some]]
-    share = 100.0 * some.sum() / len(test)
-    yield f"cell mean ({share:.0f} % of the points)", f"{rms(test[inside, 2][some] - mean):.4f} | - | - | -"
+def score_baselines(train: np.ndarray, test: np.ndarray, resolution: float) -> Iterator[Row]:
+    """The rows of the others."""
+    xy = test[:, :2]
+    for name, mean in (
+        ("linear (Delaunay)", linear(train, xy)),
+        ("natural neighbour", natural_neighbour(train, xy)),
+        ("cell mean", cell_mean(train, xy, resolution)),
+    ):
+        error = rms(test[:, 2] - mean)
+        share = 100.0 * np.isfinite(mean).mean()
+        yield f"{name} ({share:.0f} %)", mean, "-", f"{stats.norm.logpdf(1.0) - np.log(error):.2f}", "-"
+    mean, variance = LocalKriging(train).predict(xy)
+    score = (test[:, 2] - mean) / np.sqrt(variance)
+    inside = [np.abs(score) <= stats.norm.ppf(0.5 + level / 2.0) for level in LEVELS]
+    cover = " / ".join(f"{100.0 * share.mean():.1f}" for share in inside)
+    density = float((stats.norm.logpdf(score) - 0.5 * np.log(variance)).mean())
+    yield "local kriging", mean, cover, f"{density:.2f}", "-"
+
+
+def of_cells(test: np.ndarray, mean: np.ndarray, resolution: float) -> float:
+    """Error of the mean of what was predicted for the points of a cell against the mean of these points."""
+    known = np.isfinite(mean)
+    cell = np.unique(np.floor(test[known, :2] / resolution), axis=0, return_inverse=True)[1].ravel()
+    return rms(np.bincount(cell, test[known, 2] - mean[known]) / np.bincount(cell))
+
+
+def choose_tests(held: np.ndarray, resolution: float) -> np.ndarray:
+    """Held-out points of cells drawn at random, with all of each cell."""
+    cell = np.unique(np.floor(held[:, :2] / resolution), axis=0, return_inverse=True)[1].ravel()
+    order = np.random.default_rng(2).permutation(int(cell.max()) + 1)[cell]
+    return held[np.argsort(order, kind="stable")[:TESTS]]
 
 
 def rms(error: np.ndarray) -> float:
@@ -115,18 +140,25 @@ def main() -> None:
     if folder is None:
         print("skipped: no data folder")
         return
-    print("| set | map | RMSE, m | coverage at 68 / 95 / 99.7 % | log density | processor, s |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| set (points per cell) | map | RMSE, m | of cells, m | coverage at 68 / 95 / 99.7 % | log density | CPU, s |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for name, (resolution, read) in SETS.items():
         if len(sys.argv) > 1 and name not in sys.argv[1:]:
             continue
         xyz = read(folder)
         held = np.random.default_rng(0).random(len(xyz)) < 0.2
-        train = xyz[~held]
-        test = np.random.default_rng(2).permutation(xyz[held])[:TESTS]
+        train, test = xyz[~held], choose_tests(xyz[held], resolution)
+        area = np.prod(np.ptp(xyz[:, :2], axis=0) / resolution)
+        density = len(train) / min(len(np.unique(np.floor(xyz[:, :2] / resolution), axis=0)) / 0.95, area)
         for score in (score_maps, score_baselines):
-            for kind, figures in score(train, test, resolution):
-                print(f"| {name} | {kind} | {figures} |", flush=True)
+            for kind, mean, cover, likely, seconds in score(train, test, resolution):
+                errors = f"{rms(test[:, 2] - mean):.4f} | {of_cells(test, mean, resolution):.4f}"
+                print(
+                    f"| {name} ({density:.1f}) | {kind} | {errors} | {cover} | {likely} | {seconds} |",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

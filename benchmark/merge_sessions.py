@@ -47,8 +47,8 @@ def main() -> int:
         runs = [Path(scratch) / f"session_{number}" for number in range(args.sessions)]
         for number, run in enumerate(runs):
             run.mkdir()
-            corner = place.low + [2.0 * number, 3.0 * number]
-            way = lanes(place.mapped, corner, corner + [24.0, 30.0], 8.0, place.step)
+            corner = place.low + np.array([2.0, 3.0]) * number
+            way = lanes(place.mapped, corner, corner + np.array([24.0, 30.0]), 8.0, place.step)
             drive = Drive(place.mapped, way, 50 + number, lidar=place.lidar)
             drifts.append(save_run(run, drive, place.config)[1])
             truths.append({drive.start + k * SECOND: T[:2, 3] for k, T in enumerate(way)})

@@ -151,12 +151,9 @@ def measure_rates(folder: Path, tiles: list[Path], settings: list[str]) -> None:
         largest = memory.end()
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-        times = summary["timings_s"]
-        rest = times["solving"] + times["writing"]
-        share = times["adding points"] / max(stages(summary), 1e-9)
-        print(f"  {name}: {count:,} points   {count / (cpu * share) / 1e6:5.2f} M/s read and added (by share of time)"
-              f"   {count / cpu / 1e6:5.2f} M/s with solving, writing and imports   {largest:5.0f} MB"
-              f"   ({cpu:.1f} s CPU; adding {times['adding points']:.1f} s, solving and writing {rest:.1f} s)")  # fmt: skip
+        rate = summary["points"]["per_processor_second"]
+        print(f"  {name}: {count:,} points   {rate / 1e6:5.2f} M/s read and added   {count / cpu / 1e6:5.2f} M/s with"
+              f" headers, sample, solving, writing and imports ({cpu:.1f} s)   {largest:5.0f} MB")  # fmt: skip
         shutil.rmtree(folder / f"rate_{name}")
     npz.unlink()
 

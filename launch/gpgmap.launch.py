@@ -22,6 +22,8 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "fatal")
 ARGUMENTS = (
     ("points", "points", "topic of the point clouds (sensor_msgs/PointCloud2)"),
     ("odometry", "odometry", "topic of the poses (nav_msgs/Odometry), for pose_source 'odometry'"),
+    ("imu", "imu", "topic of the IMU (sensor_msgs/Imu), used where there is one"),
+    ("gps", "gps/fix", "topic of GPS fixes (sensor_msgs/NavSatFix), used where there are some"),
     (
         "pose_source",
         "",
@@ -100,7 +102,13 @@ def start(context):
             executable="mapping_node",
             namespace=value["namespace"],
             parameters=[*files, use_sim_time | given],
-            remappings=[("points", value["points"]), ("odometry", value["odometry"]), *tf],
+            remappings=[
+                ("points", value["points"]),
+                ("odometry", value["odometry"]),
+                ("imu", value["imu"]),
+                ("gps/fix", value["gps"]),
+                *tf,
+            ],
             ros_arguments=["--log-level", value["log_level"]],
             output="screen",
         )

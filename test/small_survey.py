@@ -11,6 +11,7 @@ from gp_core.grid import Grid, Workers
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.survey import Outliers, PartialSums, SurveyModel, Trend
+from gpgmap_ros.mapping.survey_noise import estimate_survey_noise
 from gpgmap_ros.mapping.survey_parts import PartIndex, places_by_tile, write_part
 from gpgmap_ros.mapping.survey_window import find_outliers, solve_window, survey_grid, without_tiles
 
@@ -49,4 +50,6 @@ class SmallSurvey:
         return outliers
 
     def window(self, rows: slice, columns: slice) -> GPGMap | None:
-        return solve_window(self.model, self.grid, rows, columns, places_by_tile(self.parts), WORKERS)
+        level = estimate_survey_noise(self.model, self.parts, WORKERS)
+        places = places_by_tile(self.parts)
+        return solve_window(self.model, self.grid, rows, columns, places, level, WORKERS)

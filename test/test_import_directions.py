@@ -50,25 +50,28 @@ MAY_IMPORT = {
     "gpgmap_ros.sensing": BASE,
     "gpgmap_ros.mapping": BASE | CORE | {"gp_core.grid"},
     "gpgmap_ros.closure": BASE | CORE | {"gp_core.grid", "gpgmap_ros.mapping"},
+    # what changed between two maps
+    "gpgmap_ros.change": BASE | CORE | {"gp_core.grid", "gpgmap_ros.mapping"},
     # the one loop, live and replayed
     "gpgmap_ros.slam": BASE | {"gpgmap_ros.sensing", "gpgmap_ros.mapping", "gpgmap_ros.closure"},
     "gpgmap_ros.pipeline": {"gpgmap_ros.deprecation"},  # old names
     "gpgmap_ros.processes": BASE,
     "gpgmap_ros.io": BASE | {"gp_core.grid", "gpgmap_ros.mapping", "gpgmap_ros.sensing", "gpgmap_ros.slam"},
     "gpgmap_ros.viz": BASE | CORE | {"gp_core.grid", "gpgmap_ros.mapping"},
-    "gpgmap_ros.report": BASE | {"gp_core.grid", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.mapping"},
+    "gpgmap_ros.report": BASE
+    | {"gp_core.grid", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.mapping", "gpgmap_ros.change"},
     # what the commands do
     "gpgmap_ros.apps": BASE
     | CORE
     | {"gp_core.grid", "gpgmap_ros.sensing", "gpgmap_ros.mapping", "gpgmap_ros.closure", "gpgmap_ros.slam"}
-    | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.report"},
+    | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.report", "gpgmap_ros.change"},
     "gpgmap_ros.demo": BASE
     | CORE
     | {"gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.processes", "gpgmap_ros.mapping", "gpgmap_ros.sensing"}
     | {"gpgmap_ros.closure", "gpgmap_ros.slam", "gpgmap_ros.report"},
     "gpgmap_ros.cli": BASE
     | {"gpgmap_ros.demo", "gpgmap_ros.io", "gpgmap_ros.viz", "gpgmap_ros.closure"}
-    | {"gpgmap_ros.sensing", "gpgmap_ros.apps", "gpgmap_ros.mapping"}
+    | {"gpgmap_ros.sensing", "gpgmap_ros.apps", "gpgmap_ros.mapping", "gpgmap_ros.change"}
     | {"gpgmap_ros.nodes"},  # `play` and `doctor --live`, inside their functions
     "gpgmap_ros.nodes": BASE
     | {"gpgmap_ros.io", "gpgmap_ros.sensing", "gpgmap_ros.mapping", "gpgmap_ros.closure", "gpgmap_ros.slam"},

@@ -61,7 +61,7 @@ class GridGP:
 
     The same calls give the same bits on one machine, with any number of threads. Another CPU, or the same points in
     another order, rounds differently: means and gradients then agree within 0.01 posterior standard deviations and
-    variances within 1 % (docs/grid_gp.md, section 7).
+    variances within 1 % (docs/grid_gp.md, section 8).
 
     grid: the cells at which the posterior is wanted
     kernel: stationary kernel on (x, y), in metres; its variance is that of the terrain about the mean
@@ -103,6 +103,7 @@ class GridGP:
         self._solved: Surface | None
         self._trend: TrendEstimate
         self._observations: Observations
+        self._scale: LocalScale | None
         information = expected_information(grid, kernel, self.noise_variance)
         self._set_prior(make_prior(kernel, None, self._tolerance, information))
         self._start(grid, half_life)
@@ -259,7 +260,7 @@ class GridGP:
         scale = self.scale_layer
         return GridPosterior(
             mean=mean[0] + self._observations.statistics.reference,
-            variance=variances[0] * scale,
+            variance=variances[0] * scale + self._unfollowed_layer,
             gradient=np.stack([mean[1], mean[2]], axis=-1),
             gradient_variance=np.stack([variances[1] * scale, variances[2] * scale], axis=-1),
             grid=self.grid,
@@ -284,7 +285,7 @@ class GridGP:
         """E[f] (N,) at any points xy (N, 2); with `return_std` also the standard deviation of f."""
         mean, variance = self._predict(xy)
         height = mean[0] + self._observations.statistics.reference
-        return (height, np.sqrt(variance[0] * self._scale_at(xy))) if return_std else height
+        return (height, np.sqrt(self._scaled_variance(xy, variance[0]))) if return_std else height
 
     def predict_gradient(self, xy: Any, return_std: bool = False) -> Any:
         """E[df/dx, df/dy] (N, 2) at any points xy (N, 2); with `return_std` also their deviations (N, 2)."""
@@ -365,11 +366,28 @@ class GridGP:
         return self._observations.noise.scale
 
     @property
+    def raw_variance_layer(self) -> Array:
+        """(ny, nx) variance of the height under the prior as it is, without the factors of `learn_scale`."""
+        self._solve()
+        return np.asarray(self._surface.variance_layers[0])
+
+    @property
+    def _unfollowed_layer(self) -> Array | float:
+        """(ny, nx) variance of the relief at edges and faces that the surface can't follow; 0 before `learn_scale`."""
+        return 0.0 if self._scale is None else self._scale.unfollowed_on_grid(self.grid.x, self.grid.y)
+
+    def set_noise_level(self, level: float) -> None:
+        """Weight all points by a noise level that is known, as from the whole of which this map is a part."""
+        data = self._observations
+        data.set_noise(LocalNoise(data.statistics.x, data.statistics.y, scale=positive(level, "level")))
+        self._level_count = np.inf
+
+    @property
     def scale_layer(self) -> Array:
         """(ny, nx) factor on the variances of height and slope that `learn_scale` found; 1 before."""
         if self._scale is None:
             return np.ones(self.grid.shape)
-        return self._scale.on_grid(self.grid.x, self.grid.y)
+        return np.asarray(self._scale.on_grid(self.grid.x, self.grid.y))
 
     def measured_noise_at(self, xy: Any) -> tuple[Array, Array]:
         """As `noise_at`, for points that came with variances of their own: of a point like those around xy (N, 2)."""
@@ -541,7 +559,15 @@ class GridGP:
         if self._scale is None:
             return 1.0
         xy = as_positions(xy)
-        return self._scale.at(np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1]))
+        return np.asarray(self._scale.at(np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])))
+
+    def _scaled_variance(self, xy: Any, variance: Array) -> Array:
+        """Variances (N,) of the height at points xy (N, 2), as `learn_scale` has them."""
+        if self._scale is None:
+            return variance
+        xy = as_positions(xy)
+        x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
+        return np.asarray(variance * self._scale.at(x, y) + self._scale.unfollowed_at(x, y))
 
     def _has_lattice_of(self, other: GridGP) -> bool:
         return other.prior.spacing == self.prior.spacing and other.kernel == self.kernel
@@ -555,7 +581,7 @@ class GridGP:
         self._observations = Observations(
             grid, prior.spacing, reference, prior.unresolved, half_life, self._workers
         )
-        self._scale: LocalScale | None = None
+        self._scale = None
         self._level_count = 0.0
         self._reset()
 

@@ -46,6 +46,8 @@ _T_DEGREES: Final = (1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 20.0, 60.0)
 _T_WIDTHS: Final = np.exp(np.arange(-2.0, 1.01, 0.05))
 _QUANTILES: Final = 400
 """Of a sample, to which a distribution is fitted: as good as all of it."""
+_MORE, _FEWEST_OWN = 2.0, 3.0
+"""Times the scatter around that a block must exceed to have relief of its own, and degrees of freedom to say so."""
 _LEVEL, _REACH = 0.95, 1.96
 """Share of a normal distribution within so many standard deviations."""
 MIN_SAMPLE: Final = 100
@@ -60,6 +62,8 @@ class LocalScale:
     overall: of the whole map, which holds beyond the window
     factor: (J, I) tau, before the correction
     degrees: (J, I) degrees of freedom of that knowledge
+    unfollowed: (J, I) variance of heights within a block beyond that of points around it: relief of an edge or a face
+        that a surface with blocks of this size can't follow
     correction: on all factors, so that two deviations hold what they should of a sample of points
     width, tails: scale and degrees of the Student t distribution of points, in deviations that the map states
     levels: (M,) levels of the intervals that just hold each point of a sample, growing; empty if there was none
@@ -70,6 +74,7 @@ class LocalScale:
     overall: float
     factor: Array = field(repr=False)
     degrees: Array = field(repr=False)
+    unfollowed: Array = field(repr=False)
     correction: float = 1.0
     width: float = 1.0
     tails: float = np.inf
@@ -78,10 +83,18 @@ class LocalScale:
     def copy_to(self, x: Axis, y: Axis) -> LocalScale:
         """The factors of another window: what both cover is kept, the rest has that of the whole map."""
         size = (y.count, x.count)
-        out = replace(self, x=x, y=y, factor=np.full(size, self.overall), degrees=np.full(size, _STATED))
+        out = replace(
+            self,
+            x=x,
+            y=y,
+            factor=np.full(size, self.overall),
+            degrees=np.full(size, _STATED),
+            unfollowed=np.zeros(size),
+        )
         (to_x, from_x), (to_y, from_y) = overlap(x, self.x), overlap(y, self.y)
         out.factor[to_y, to_x] = self.factor[from_y, from_x]
         out.degrees[to_y, to_x] = self.degrees[from_y, from_x]
+        out.unfollowed[to_y, to_x] = self.unfollowed[from_y, from_x]
         return out
 
     def at(self, x: Array, y: Array) -> Array:
@@ -91,6 +104,14 @@ class LocalScale:
     def on_grid(self, x: Array, y: Array) -> Array:
         """tau (ny, nx) at the crossings of lines at x (nx,) and y (ny,)."""
         return np.asarray(self.correction * self.factor[np.ix_(_nearest(self.y, y), _nearest(self.x, x))])
+
+    def unfollowed_at(self, x: Array, y: Array) -> Array:
+        """(N,) at points."""
+        return np.asarray(self.correction * self.unfollowed[_nearest(self.y, y), _nearest(self.x, x)])
+
+    def unfollowed_on_grid(self, x: Array, y: Array) -> Array:
+        """(ny, nx) at the crossings of lines at x (nx,) and y (ny,)."""
+        return np.asarray(self.correction * self.unfollowed[np.ix_(_nearest(self.y, y), _nearest(self.x, x))])
 
     def degrees_at(self, x: Array, y: Array) -> Array:
         """Degrees (N,) of the distribution of a point: those of the sample, or of the factor where there was none."""
@@ -137,12 +158,16 @@ def estimate_scale(s: Statistics, squares: Array, variance: Array, stated: float
     factor, degrees = np.full(count.shape, overall), np.full(count.shape, _STATED)
     some = np.flatnonzero(count.ravel() > 0.0)
     some = some[:: -(-some.size // _MAX_BLOCKS)] if some.size else some
+    around = factor
     for width in _WIDTHS:
         q, d = (_sum_around(squares, width), _sum_around(own, width)) if width > 1 else (squares, own)
         nu = _choose_degrees(q.ravel()[some], d.ravel()[some], factor.ravel()[some])
         degrees = nu + d
         factor = (nu * factor + q) / degrees
-    return LocalScale(s.x, s.y, overall, np.maximum(factor, _LEAST * stated), degrees)
+        around = factor if width == _WIDTHS[0] else around
+    noise = np.divide(count, s.weights[..., 0, 0], out=np.zeros_like(count), where=count > 0.0)
+    unfollowed = np.where(own >= _FEWEST_OWN, np.maximum(factor - _MORE * around, 0.0) * noise, 0.0)
+    return LocalScale(s.x, s.y, overall, np.maximum(factor, _LEAST * stated), degrees, unfollowed)
 
 
 def _sum_around(values: Array, width: int) -> Array:

@@ -10,22 +10,29 @@ with the kernel's covariance K, the noise covariance R as it was given, the fact
 the group's own: ground is rough here and smooth there, and only the ratio of noise to relief is asked for. In the
 eigenvectors of K relative to R the likelihood costs nothing for any s.
 
-Only means of blocks enter. The scatter within a block, which at a vertical face is large, says how far single points
-are off, and not how well the surface is known.
+Where blocks hold several points, their scatter about a plane of their own says how well the mean of each is known, w.
+Then s is the one with the smallest estimated error of the surface (Stein, 1981),
+
+    sum over groups of  e^2 + 2 w h,    e: mean of the middle block less the surface, h: its leverage.
+
+It differs from the most likely s where few places are far rougher than the rest, as at vertical faces: there a surface
+that smooths as suits the rest is far off, and what a little more noise costs elsewhere is small.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from gp_core.arrays import Array
-from gp_core.grid.statistics import Statistics
+from gp_core.grid.statistics import COUNT, SQUARES, Statistics
 from gp_core.kernels import Kernel
 
-_GROUPS: Final = 300
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+
+_GROUPS: Final = 600
 _NEIGHBOURS: Final = 12
 """Blocks of a group, its middle included."""
 _FEWEST: Final = 30
@@ -40,15 +47,25 @@ _LEAST_OF_NEIGHBOURS: Final = 0.1
 """Share that the neighbours of a block have in the height there, at least: a map that only repeats its points has no
 residuals to learn from, and a point is never exactly the height of its block."""
 _PLANE: Final = 3
+_AT_MOST_LESS: Final = 5.0
+"""Times less than the level of least risk."""
+_POINTS_DENSE, _SHARE_DENSE = 6.0, 0.5
+"""Points of a block whose scatter can be judged, and share of such blocks from which s is chosen by it."""
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """G groups of K blocks. xy: (G, K, 2) centroids; height, variance: (G, K) of their means"""
+    """G groups of K blocks, the middle one first.
+
+    xy: (G, K, 2) centroids; height, variance: (G, K) of their means
+    count: (G,) points of the middle block; scatter: (G,) variance of its mean by the scatter of its points, NaN of few
+    """
 
     xy: Array
     height: Array
     variance: Array
+    count: Array
+    scatter: Array
 
 
 def estimate_noise_level(s: Statistics, kernel: Kernel) -> float | None:
@@ -56,21 +73,38 @@ def estimate_noise_level(s: Statistics, kernel: Kernel) -> float | None:
     groups = _choose_groups(s)
     if groups is None:
         return None
-    eigenvalues, rest, share = _decompose(groups, kernel)
+    eigenvalues, rest, directions = _decompose(groups, kernel)
     total = (rest**2).sum(axis=1)
     if not np.isfinite(total).all() or not np.isfinite(eigenvalues).all() or total.max() <= 0.0:
         return None
     factor = np.exp(_LEVELS)
     over = 1.0 / (eigenvalues[None] + factor[:, None, None])  # (S, G, K - 3)
-    squares = (rest**2 * over).sum(axis=-1)
-    value = 0.5 * np.log(over).sum(axis=(1, 2)) + _log_density_of_squares(squares, rest.shape[1])
-    value -= 0.5 * (_LEVELS / _SPREAD) ** 2
-    most_likely = _peak(value)
-    own = np.median(
-        factor[:, None] * (share * over).sum(axis=-1), axis=1
-    )  # 1 - leverage, grows with the factor
-    least = float(np.interp(_LEAST_OF_NEIGHBOURS, own, _LEVELS))
-    return float(np.exp(max(most_likely, least)))
+    own = factor[:, None] * (directions**2 * over).sum(axis=-1)  # 1 - leverage, grows with the factor
+    known = np.isfinite(groups.scatter)
+    if known.mean() > _SHARE_DENSE:
+        residual = factor[:, None] * (directions * rest * over).sum(axis=-1)
+        risk = groups.variance[:, 0] * residual**2 - 2.0 * groups.scatter * own
+        chosen = _smallest_as_good(risk[:, known])
+    else:
+        squares = (rest**2 * over).sum(axis=-1)
+        value = 0.5 * np.log(over).sum(axis=(1, 2)) + _log_density_of_squares(squares, rest.shape[1])
+        chosen = _peak(value - 0.5 * (_LEVELS / _SPREAD) ** 2)
+    of_points = np.median(1.0 - (1.0 - own) / np.maximum(groups.count, 1.0), axis=1)
+    least = float(np.interp(_LEAST_OF_NEIGHBOURS, of_points, _LEVELS))
+    return float(np.exp(max(chosen, least)))
+
+
+def _smallest_as_good(risk: Array) -> float:
+    """The smallest level whose risk (S, G) is about the least: within a standard error (Breiman et al., 1984).
+
+    Where few groups decide, smoothing less is the smaller mistake: the surface then follows its dense points.
+    """
+    best = int(np.argmin(risk.mean(axis=1)))
+    worse = risk[:best] - risk[best]
+    as_good = worse.mean(axis=1) <= worse.std(axis=1) / np.sqrt(risk.shape[1])
+    last_bad = np.flatnonzero(~as_good)
+    smallest = _LEVELS[int(last_bad[-1]) + 1 if last_bad.size else 0]
+    return float(max(smallest, _LEVELS[best] - np.log(_AT_MOST_LESS)))
 
 
 def _choose_groups(s: Statistics) -> _Groups | None:
@@ -86,14 +120,37 @@ def _choose_groups(s: Statistics) -> _Groups | None:
     y = (row + s.y.first + 0.5 + 0.5 * s.weights[row, column, 1, 0] / w) * s.y.spacing
     xy = np.column_stack([x, y])
     middle = np.random.default_rng(0).permutation(row.size)[:_GROUPS]
-    near = cKDTree(xy).query(xy[middle], k=_NEIGHBOURS)[1]
+    near: Indices = np.asarray(cKDTree(xy).query(xy[middle], k=_NEIGHBOURS)[1], dtype=np.int64)
     height = s.heights[row, column, 0, 0] / w
-    return _Groups(xy[near], height[near] - height[near][:, :1], 1.0 / w[near])
+    at = row[near[:, 0]], column[near[:, 0]]
+    return _Groups(
+        xy[near],
+        height[near] - height[near][:, :1],
+        1.0 / w[near],
+        s.totals[at][:, COUNT],
+        _scatter_of_means(s, at),
+    )
+
+
+def _scatter_of_means(s: Statistics, at: tuple[Indices, Indices]) -> Array:
+    """(G,) variance of the mean of each block by its points' scatter about a plane; NaN with too few points."""
+    W, H, totals = s.weights[at], s.heights[at], s.totals[at]
+    terms = ((0, 0), (0, 1), (1, 0))
+    normal = np.array([[W[:, a + c, b + d] for c, d in terms] for a, b in terms]).transpose(2, 0, 1)
+    right = np.array([H[:, a, b] for a, b in terms]).T
+    count, out = totals[:, COUNT], np.full(len(W), np.nan)
+    enough = count >= _POINTS_DENSE
+    if enough.any():
+        some = normal[enough] + 1e-9 * W[enough, :1, :1] * np.eye(_PLANE)
+        fitted = (right[enough] * np.linalg.solve(some, right[enough][..., None])[..., 0]).sum(axis=1)
+        squares = np.maximum(totals[enough, SQUARES] - fitted, 0.0)
+        out[enough] = squares / ((count[enough] - _PLANE) * W[enough, 0, 0])
+    return out
 
 
 def _decompose(groups: _Groups, kernel: Kernel) -> tuple[Array, Array, Array]:
     """(G, K - 3) per group: eigenvalues of its covariance relative to the noise, heights in the eigenvectors, and
-    squares of the eigenvectors at the middle block."""
+    the eigenvectors at the middle block."""
     xy = groups.xy - groups.xy[:, :1]
     distance = np.sqrt(((xy[:, :, None] - xy[:, None]) ** 2).sum(axis=-1))
     at = np.linspace(0.0, float(distance.max()) * (1.0 + 1e-9), 2048)
@@ -109,7 +166,7 @@ def _decompose(groups: _Groups, kernel: Kernel) -> tuple[Array, Array, Array]:
     values, vectors = np.linalg.eigh(np.swapaxes(contrasts, 1, 2) @ relative @ contrasts)
     directions = contrasts @ vectors
     rest = np.einsum("gki,gk->gi", directions, groups.height / root)
-    return np.maximum(values, 0.0), rest, directions[:, 0] ** 2
+    return np.maximum(values, 0.0), rest, directions[:, 0]
 
 
 def _log_density_of_squares(squares: Array, degrees: int) -> Array:

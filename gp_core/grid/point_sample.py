@@ -51,10 +51,10 @@ class PointSample:
 
 def _numbers(xyz: Array) -> Numbers:
     """(N,) as good as random: the bits of the coordinates, multiplied and folded (overflow is meant)."""
-    bits = np.ascontiguousarray(xyz, dtype=np.float64).view(np.uint64)
-    mixed = bits * _MIX
-    mixed ^= mixed >> _SHIFT
-    total: Numbers = (mixed * _MIX[::-1]).sum(axis=1, dtype=np.uint64)
-    total ^= total >> _SHIFT
-    total *= _MIX[0]
-    return np.asarray(total ^ (total >> _SHIFT))
+    bits = np.ascontiguousarray(xyz.T, dtype=np.float64).view(np.uint64)
+    total: Numbers = np.zeros(bits.shape[1], dtype=np.uint64)
+    for coordinate, factor in zip(bits, _MIX, strict=True):
+        total ^= coordinate
+        total *= factor
+        total ^= total >> _SHIFT
+    return total

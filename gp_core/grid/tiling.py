@@ -151,7 +151,9 @@ class TileField:
         easy, failed = columns[~self.hard[j, columns]], columns[self.hard[j, columns]].tolist()
         if easy.size and not self._attempt(j, easy, images):
             # One tile has failed: solve the others in float32 all the same.
-            failed += [i for i in easy.tolist() if not self._attempt(j, np.array([i], dtype=np.int32), images)]
+            failed += [
+                i for i in easy.tolist() if not self._attempt(j, np.array([i], dtype=np.int32), images)
+            ]
         for i in failed:
             self._solve_safely(j, i, images, statistics, gain)
         self.hard[j, failed] = True

@@ -9,7 +9,8 @@ import numpy as np
 
 from gpgmap_ros.apps.maps import open_map
 from gpgmap_ros.config import Config
-from gpgmap_ros.io.geotiff import Crs
+from gpgmap_ros.io.contours import write_contours
+from gpgmap_ros.io.geotiff import Crs, write_geotiff
 from gpgmap_ros.io.map_products import write_geotiffs
 from gpgmap_ros.io.mesh import write_mesh
 from gpgmap_ros.io.nav2_map import write_nav2_map
@@ -17,7 +18,7 @@ from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import exported_layers
 from gpgmap_ros.storage.atomic import atomic_path
-from gpgmap_ros.viz.rendering import STYLES, colour_layer
+from gpgmap_ros.viz.rendering import STYLES, colour_layer, relief_shade
 
 
 def export_map(name: str, formats: Iterable[str], out: Path | None) -> list[Path]:
@@ -88,6 +89,30 @@ def write_xyz(out: Path, gpgmap: GPGMap, crs: Crs) -> list[Path]:
     return [path]
 
 
+def write_hillshade(out: Path, gpgmap: GPGMap, crs: Crs) -> list[Path]:
+    """The light on the ground, 0 to 1, from the map's own gradients, as GeoTIFF."""
+    path = out.with_name(f"{out.name}_hillshade.tif")
+    shade = relief_shade(gpgmap["gradient_x"], gpgmap["gradient_y"], exaggeration=1.0)
+    write_geotiff(path, shade, gpgmap.grid.origin, gpgmap.grid.resolution, crs, "hillshade")
+    return [path]
+
+
+def write_slope(out: Path, gpgmap: GPGMap, crs: Crs) -> list[Path]:
+    """The angle of the ground against the horizontal in degrees, as GeoTIFF."""
+    path = out.with_name(f"{out.name}_slope.tif")
+    degrees = np.degrees(gpgmap["slope"])
+    write_geotiff(path, degrees, gpgmap.grid.origin, gpgmap.grid.resolution, crs, "slope", "degree")
+    return [path]
+
+
+def write_contour_lines(out: Path, gpgmap: GPGMap, crs: Crs) -> list[Path]:
+    """Contour lines as GeoJSON."""
+    path = out.with_name(f"{out.name}_contours.geojson")
+    write_contours(path, gpgmap, crs)
+    return [path]
+
+
 WRITERS: dict[str, Callable[[Path, GPGMap, Crs], list[Path]]] = {
     "geotiff": write_layers, "ply": write_ply, "grid_map": write_grid_map, "nav2": write_nav2, "xyz": write_xyz,
+    "hillshade": write_hillshade, "slope": write_slope, "contours": write_contour_lines,
 }  # fmt: skip

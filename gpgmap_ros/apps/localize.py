@@ -10,6 +10,7 @@ The saved run is only read. Poses are those that a robot would have had at that 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from collections import Counter
@@ -192,11 +193,13 @@ def poses_csv(run: LocalizeRun) -> str:
 
 def page_of(run: LocalizeRun, summary: dict[str, Any]) -> Content:
     """The report: the saved map with the way of the robot in it."""
-    try:
+    shown = None
+    with contextlib.suppress(RunError, ValueError, OSError):  # a node's folder has no map, only submaps
         gpgmap, _ = RunFolder(run.session.path).read_map()
-        shown = layers_of(gpgmap)
-    except (RunError, ValueError, OSError):
-        shown = None
+        if (
+            gpgmap.frame_id == run.session.frame
+        ):  # a georeferenced map stands in other coordinates than the poses
+            shown = layers_of(gpgmap)
     return Content(
         title=summary["name"],
         subtitle=f"localised in {run.session.path.name}",

@@ -195,9 +195,10 @@ def abstract(summary: dict[str, Any]) -> str:
     """The merge in a few sentences."""
     names = [row["name"] for row in summary["sessions"]]
     closures = summary["closures"]
+    joining = closures["between_sessions"]
     text = (
         f"{len(names)} sessions, {', '.join(names[:-1])} and {names[-1]}, are in one frame:"
-        f" {closures['between_sessions']} loop closures join them, of {closures['accepted']} in all. The map has"
+        f" {joining} of {closures['accepted']} loop closures join{'s' if joining == 1 else ''} them. The map has"
         f" {summary['map']['known_m2']:,.0f} m² of ground in cells of {summary['map']['resolution_m']:g} m."
     )
     if summary["apart"]:

@@ -235,6 +235,7 @@ def numbers(replay: Replay, part: Part, gpgmap: GPGMap | None) -> dict[str, Any]
             "unusable_times": metrics["clouds with unusable times"],
         },
         "points": dict(replay.points),
+        "cells_cleared": metrics["cells cleared"],
         "seconds_of_data": round(sum(drive.seconds for drive in part.drives), 3),
         "way_m": round(sum(drive.odometry.length for drive in part.drives), 3),
         "submaps": len(part.submaps),

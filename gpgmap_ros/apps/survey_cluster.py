@@ -28,8 +28,9 @@ def is_scheduler(text: str) -> bool:
 
 def choose_scheduler(files: Sequence[Path], memory: int) -> str:
     """LOCAL, or PROCESSES where the files are large, there are cores and memory, and Dask is installed."""
-    packed = sum(path.stat().st_size for path in files if path.suffix.lower() in PACKED_SUFFIXES)
-    plain = sum(path.stat().st_size for path in files) - packed
+    sizes = {path: path.stat().st_size for path in files if path.is_file()}
+    packed = sum(size for path, size in sizes.items() if path.suffix.lower() in PACKED_SUFFIXES)
+    plain = sum(sizes.values()) - packed
     large = packed / LARGE_PACKED + plain / LARGE_BYTES >= 1.0
     return PROCESSES if large and process_count(memory) > 1 and dask_is_installed() else LOCAL
 

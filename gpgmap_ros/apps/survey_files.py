@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +114,10 @@ def prepare(
     points = None if None in counts else sum(count or 0 for count in counts)
     sample = clean_sample(np.concatenate([scan.sample for scan in with_points]), names)
     planned = plan_sample(sample, points, names, request.config, set(request.given))
-    order = {id(scan): number for number, scan in enumerate(scans)}
+    order = {path_for(path, runner): number for number, path in reversed(list(enumerate(request.files)))}
     return Prepared(
         planned,
-        tuple(planned_file(order[id(scan)], scan) for scan in with_points),
+        tuple(planned_file(order[scan.stamp.path], scan) for scan in with_points),
         crs,
         tuple(sorted({scan.note for scan in with_points if scan.note})),
         (*warnings, *(scan.empty for scan in good if scan.empty)),
@@ -134,13 +134,8 @@ def scan_files(
 ) -> tuple[list[FileScan], list[str]]:
     """What headers and samples say, in the order of the files, and what is wrong with those that can't be read."""
     points = max(SAMPLE // len(request.files), LEAST_SAMPLE)
-    local = isinstance(runner, LocalRunner)
     tasks = [
-        Task(
-            f"scan-{number}",
-            scan_file,
-            (str(path if local else path.resolve()), request.epsg, request.classes, points),
-        )
+        Task(f"scan-{number}", scan_file, (path_for(path, runner), request.epsg, request.classes, points))
         for number, path in enumerate(request.files)
     ]
     scans: dict[str, FileScan] = {}
@@ -157,6 +152,11 @@ def scan_files(
     if len(problems) == len(names):
         raise PointFileError("; ".join(problems[name] for name in names))
     return [scans[name] for name in names if name in scans], [problems[n] for n in names if n in problems]
+
+
+def path_for(path: Path, runner: Runner) -> str:
+    """As the user named it, where messages come from this process; workers of a cluster have another folder."""
+    return str(path if isinstance(runner, LocalRunner) else path.resolve())
 
 
 def common_crs(scans: Sequence[FileScan]) -> tuple[Crs, list[str]]:
@@ -215,13 +215,13 @@ def refresh_files(
     """The files of an earlier plan; those that have changed since then are scanned again."""
     fresh: list[PlannedFile] = []
     for file in files:
-        path = file.stamp.path
+        path = path_for(request.files[file.number], runner)
         try:
-            same = stamp_of(path) == file.stamp
+            now = stamp_of(path)
         except OSError:
             raise PointFileError(f"{path}: no such file: the unfinished run was planned with it") from None
-        if same:
-            fresh.append(file)
+        if (now.size, now.modified) == (file.stamp.size, file.stamp.modified):
+            fresh.append(replace(file, stamp=now))
             continue
         arguments = (path, request.epsg, request.classes, LEAST_SAMPLE)
         for outcome in runner.run([Task(f"scan-again-{file.number}", scan_file, arguments)]):

@@ -10,6 +10,7 @@ from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.points import NoPointsError, PointSource
 from gpgmap_ros.mapping.cells import cell_ids
+from gpgmap_ros.mapping.model import is_rough
 from gpgmap_ros.mapping.outliers import height_limits, outlying_points
 from gpgmap_ros.mapping.survey import Trend, trend_of
 
@@ -67,13 +68,15 @@ def plan_sample(sample: Array, points: int | None, names: str, config: Config, g
     resolution = changes.get("mapping.resolution", config.mapping.resolution)
     if "mapping.length_scale" not in given:
         changes["mapping.length_scale"] = CELLS_PER_SCALE * resolution
-        guesses.append(f"length scale {changes['mapping.length_scale']:g} m: {CELLS_PER_SCALE:g} cells")
+        if not is_rough(config.mapping):
+            guesses.append(f"length scale {changes['mapping.length_scale']:g} m: {CELLS_PER_SCALE:g} cells")
     scale = changes.get("mapping.length_scale", config.mapping.length_scale)
     trend = trend_of(sample, max(TREND_SCALES * scale, coarsest_edge(sample)))
     rest = sample[:, 2] - trend.at(np.ascontiguousarray(sample[:, :2]))
     if "mapping.relief_std" not in given:
         changes["mapping.relief_std"] = max(round(float(np.std(rest)), 3), 0.05)
-        guesses.append(f"relief {changes['mapping.relief_std']:g} m: standard deviation around the trend")
+        if not is_rough(config.mapping):
+            guesses.append(f"relief {changes['mapping.relief_std']:g} m: standard deviation around the trend")
     if "noise.height_std" not in given:
         rough = roughness(sample, resolution)
         changes["noise.height_std"] = max(round(rough, 3), config.noise.height_std)

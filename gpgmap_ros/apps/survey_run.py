@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gp_core.grid import Grid
+from gp_core.grid import Grid, Workers
 from gpgmap_ros.apps.survey_files import PlannedFile, Prepared, SurveyRequest, refresh_files
 from gpgmap_ros.apps.survey_layers import (
     NPZ_CELLS,
@@ -58,6 +58,7 @@ from gpgmap_ros.io.points.decoder import decoder
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.mapping.layers import exported_layers, posterior_layers
 from gpgmap_ros.mapping.survey import Outliers, SurveyModel
+from gpgmap_ros.mapping.survey_noise import estimate_survey_noise
 from gpgmap_ros.mapping.survey_parts import PartIndex
 from gpgmap_ros.mapping.survey_window import (
     cells_near_points,
@@ -131,16 +132,24 @@ def begin_job(job: SurveyJob) -> None:
     save_request(job.scratch, job.request.record())
     job.digest = save_model(job.scratch, SurveyModel(planned.config, planned.trend, heights))
     files = [dataclasses.asdict(file) for file in job.prepared.files]
-    save_plan(job.scratch, planned, files, job.prepared.crs, list(job.prepared.warnings))
+    notices = {"warnings": list(job.prepared.warnings), "missing": list(job.prepared.missing)}
+    save_plan(job.scratch, planned, files, job.prepared.crs, notices)
 
 
 def resume_plan(folder: RunFolder, request: SurveyRequest, runner: Runner) -> Prepared:
     """The plan of an unfinished run. SurveyError where there is none, or another was asked for."""
     scratch = (folder.path / SCRATCH).resolve()
     check_request(scratch, request.record())
-    planned, records, crs, warnings = load_plan(scratch)
+    planned, records, crs, notices = load_plan(scratch)
     files = [PlannedFile(**{**record, "stamp": FileStamp(**record["stamp"])}) for record in records]
-    return Prepared(planned, refresh_files(files, request, runner), crs, (), tuple(warnings), ())
+    return Prepared(
+        planned,
+        refresh_files(files, request, runner),
+        crs,
+        (),
+        tuple(notices["warnings"]),
+        tuple(notices["missing"]),
+    )
 
 
 def run_survey(job: SurveyJob, begin: float) -> dict[str, Any]:
@@ -382,6 +391,7 @@ def make_windows(
     factor = overview_factor(grid)
     made = repr([(part.path.name, part.count, len(part.entries)) for part in parts])
     signature = hashlib.sha256(f"{digest} {grid} {factor} {made}".encode()).hexdigest()
+    noise_level = estimate_survey_noise(model, parts, Workers(1))
     tiles: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for number, part in enumerate(parts):
         for place, (row, column) in enumerate(zip(part.entries["row"], part.entries["column"], strict=True)):
@@ -395,7 +405,7 @@ def make_windows(
                 places.setdefault(number, []).append(place)
         if places:
             needed = tuple((str(parts[n].path), parts[n].entries[places[n]]) for n in sorted(places))
-            jobs.append(WindowJob(grid, rows, columns, needed, factor, signature))
+            jobs.append(WindowJob(grid, rows, columns, needed, noise_level, factor, signature))
     return jobs
 
 

@@ -59,19 +59,22 @@ def load_model(scratch: Path, digest: str) -> SurveyModel:
 
 
 def save_plan(
-    scratch: Path, planned: Plan, files: list[dict[str, Any]], crs: Crs, warnings: list[str]
+    scratch: Path, planned: Plan, files: list[dict[str, Any]], crs: Crs, notices: dict[str, list[str]]
 ) -> None:
-    """Write what a run that goes on needs besides the model. files: see `survey_run.file_record`"""
+    """Write what a run that goes on needs besides the model.
+
+    files: those of `survey_files.PlannedFile` as plain values; notices: warnings, and what is missing
+    """
     write_json(
         scratch / PLAN,
         {
             "guesses": planned.guesses, "points": planned.points, "density": planned.density, "files": files,
-            "crs": dataclasses.asdict(crs), "warnings": warnings,
+            "crs": dataclasses.asdict(crs), "notices": notices,
         },
     )  # fmt: skip
 
 
-def load_plan(scratch: Path) -> tuple[Plan, list[dict[str, Any]], Crs, list[str]]:
+def load_plan(scratch: Path) -> tuple[Plan, list[dict[str, Any]], Crs, dict[str, list[str]]]:
     """What `save_plan` wrote, with the model. SurveyError where there is none."""
     try:
         content = json.loads((scratch / PLAN).read_text())
@@ -84,7 +87,7 @@ def load_plan(scratch: Path) -> tuple[Plan, list[dict[str, Any]], Crs, list[str]
             model.config, model.trend, tuple(content["guesses"]), content["points"], content["density"],
             model.heights,
         )  # fmt: skip
-        return planned, content["files"], Crs(**crs), content["warnings"]
+        return planned, content["files"], Crs(**crs), content["notices"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise SurveyError(
             f"{scratch}: the plan of the earlier run can't be read ({error}): begin again"

@@ -144,7 +144,7 @@ def sum_points(scratch: Path, digest: str, source: PartSource, threads: int | No
     signature = source.signature(digest)
     if (there := finished_parts(scratch, source, signature)) is not None:
         return there
-    begin, cpu = time.perf_counter(), time.process_time()
+    begin, cpu = time.perf_counter(), time.process_time() + decoder.processor_seconds
     model, workers = load_model(scratch, digest), Workers(threads)
     source.stamp.check()
     opened = open_points(Path(source.stamp.path), classes=source.classes)
@@ -156,7 +156,7 @@ def sum_points(scratch: Path, digest: str, source: PartSource, threads: int | No
         return {
             "of": signature, "file": source.stamp.path, "last": last, "empty": empty, "left_out": opened.left_out,
             "seconds": time.perf_counter() - begin, "largest_mb": (largest_bytes() >> 20) + decoder.largest_mb,
-            "processor_seconds": time.process_time() - cpu,
+            "processor_seconds": time.process_time() + decoder.processor_seconds - cpu,
         }  # fmt: skip
 
     try:
@@ -230,13 +230,15 @@ class WindowJob:
     """A window of the map that is solved at once.
 
     grid: of the whole map; rows, columns: of the window; parts: sums in it and around it, those tiles only
-    factor: cells along a square of the overview; signature: by which a result is known to be of this job
+    noise_level: of the whole survey; factor: cells along a square of the overview
+    signature: by which a result is known to be of this job
     """
 
     grid: Grid
     rows: slice
     columns: slice
     parts: tuple[tuple[str, Entries], ...]
+    noise_level: float | None
     factor: int
     signature: str
 
@@ -269,7 +271,9 @@ def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int
         return there
     model = load_model(scratch, digest)
     parts = [PartIndex(Path(name), entries, {}) for name, entries in job.parts]
-    part = solve_window(model, job.grid, job.rows, job.columns, places_by_tile(parts), Workers(threads))
+    part = solve_window(
+        model, job.grid, job.rows, job.columns, places_by_tile(parts), job.noise_level, Workers(threads)
+    )
     give_back()
     small: dict[str, NDArray[np.float32]] = {}
     layers: dict[str, NDArray[Any]] = {}

@@ -16,7 +16,9 @@ from gpgmap_ros.io.recordings import Decoder, Recording
 from gpgmap_ros.io.trajectory import TrajectoryError
 from gpgmap_ros.optional_packages import explain_missing
 from gpgmap_ros.sensing import PoseSource, SourceSetup, make_source
+from gpgmap_ros.sensing.cloud import cloud_size
 from gpgmap_ros.sensing.file_source import FileSource
+from gpgmap_ros.sensing.livox import LIVOX_TYPES, is_livox
 from gpgmap_ros.sensing.messages import GPS, IMU, POSE_TYPES, TF_TYPES, nanoseconds
 from gpgmap_ros.sensing.pointcloud2 import CloudError, check_layout
 from gpgmap_ros.sensing.source_setup import MAX_TILT
@@ -24,6 +26,7 @@ from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, frame_name
 from gpgmap_ros.slam.trajectory import Trajectory
 
 CLOUD = "sensor_msgs/msg/PointCloud2"
+CLOUD_TYPES = (CLOUD, *LIVOX_TYPES)
 PEEK_SECONDS, PEEK_MESSAGES = 10.0, 20_000
 """How much of the poses is looked at, from the beginning."""
 CLEARLY_MORE = 2.0
@@ -233,7 +236,7 @@ def _read_poses(file: PoseFile, recording: Recording, topic: str, decoder: Decod
 def _cloud_topic(
     recording: Recording, wanted: str | None, decoder: Decoder, reasons: list[str]
 ) -> tuple[str, Any]:
-    candidates = [item for item in recording.of_type(CLOUD) if item.count != 0]
+    candidates = [item for item in recording.of_type(*CLOUD_TYPES) if item.count != 0]
     names = [item.name for item in candidates]
     if wanted is not None:
         if wanted not in names:
@@ -242,7 +245,7 @@ def _cloud_topic(
             raise TopicSelectionError(f"{wanted} {what}; clouds are on {', '.join(names) or 'no topic'}")
         return wanted, _first(recording, wanted, decoder)
     if not candidates:
-        silent = [item.name for item in recording.of_type(CLOUD)]
+        silent = [item.name for item in recording.of_type(*CLOUD_TYPES)]
         if silent:
             raise TopicSelectionError(
                 f"no cloud was recorded on {', '.join(silent)}: was the driver running, and could the recorder hear it"
@@ -258,12 +261,13 @@ def _cloud_topic(
     for name in names:
         cloud = _first(recording, name, decoder)
         try:
-            check_layout(cloud)
+            if not is_livox(cloud):
+                check_layout(cloud)
             firsts[name] = cloud
         except CloudError:
             if len(names) == 1:
                 raise
-    size = {name: int(cloud.width) * int(cloud.height) for name, cloud in firsts.items()}
+    size = {name: cloud_size(cloud) for name, cloud in firsts.items()}
     counts = {item.name: item.count or 1 for item in candidates}
     total = {name: size[name] * counts[name] for name in firsts}
     order = sorted(total, key=lambda name: -total[name])

@@ -2,8 +2,9 @@
 
 Points are split by cloud (of files: at random) into those learned from, those that choose between starts, and those
 that are held out for the score that is reported. The score is the mean logarithm of the predictive density of a held
-out height, log N(z | f, v + r): it punishes a map that is wrong and one that is surer than it should be. What was
-learned is kept only if neither this score nor the RMSE is worse than with the settings that the search began with.
+out height: it punishes a map that is wrong and one that is surer than it should be. Both are those of the map that is
+made with the settings, so with `mapping.learn_noise` after it has learned its noise. What was learned is kept only if
+neither this score nor the RMSE is worse than with the settings that the search began with.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gp_core.grid import Grid, GridGP
+from gp_core.grid import Grid, GridGP, student_t
 from gp_core.grid.hyperparameters import Fit
+from gp_core.grid.point_sample import PointSample
 from gpgmap_ros.apps.topic_selection import TopicSelection, recorded_source
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config, MappingConfig, with_settings
@@ -27,7 +29,15 @@ from gpgmap_ros.config.schema import Value
 from gpgmap_ros.io.points import PointSource
 from gpgmap_ros.io.recordings import Decoder, Recording
 from gpgmap_ros.mapping.filters import select_ground
-from gpgmap_ros.mapping.model import correlation_length, fit_gp, learned_settings, model_settings
+from gpgmap_ros.mapping.model import (
+    correlation_length,
+    expected_noise_variance,
+    fit_gp,
+    is_rough,
+    learned_settings,
+    model_settings,
+    prior_std,
+)
 from gpgmap_ros.mapping.noise import height_variance, sensor_model
 from gpgmap_ros.mapping.survey import trend_of
 from gpgmap_ros.sensing import Cloud, CloudError, decode_cloud
@@ -37,10 +47,12 @@ from gpgmap_ros.sensing.transform_buffer import TransformUnavailable
 MAX_POINTS = 400_000
 REACH = 30.0
 """Length scales: points are taken from a square that is this many to each side of its middle."""
-STARTS = {"rbf": (0.5, 1.0, 2.0, 4.0), "matern52": (1.0,), "matern32": (1.0,)}
+STARTS = {"rbf": (0.5, 1.0, 2.0, 4.0), "matern52": (1.0,), "matern32": (1.0,), "matern54": (1.0,)}
 """Kernels that are tried, with factors on the length scale with which the search begins: each makes a lattice of its
 own. The length of a rough kernel hardly matters: one start will do."""
 MIN_POINTS = 500
+TWO_STD = 0.9545
+"""Share of a normal distribution within two standard deviations."""
 TRAIN, CHOOSE, TEST = 0, 1, 2
 FOLDS = 7
 """Of so many clouds one chooses, one tests, the others train."""
@@ -71,7 +83,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Score:
-    """On held out points. log_density: mean log N(z | f, v + r), nats; rmse: metres; within: share within 2 std"""
+    """On held out points. log_density: mean, nats; rmse: metres; within: share in the interval of 95.45 %"""
 
     log_density: float
     rmse: float
@@ -199,7 +211,7 @@ def tune(points: Points, config: Config, progress: Callable[[int, int, str], Non
             at_bound = bool(np.any(fit.at_bound))
             found.append((score, candidate, at_bound))
             row |= {
-                "length_scale": correlation_length(candidate.mapping), "relief_std": candidate.mapping.relief_std,
+                "length_scale": correlation_length(candidate.mapping), "relief_std": prior_std(candidate.mapping),
                 "noise_factor": candidate.factor, "log_density": score.log_density, "rmse": score.rmse,
                 "converged": fit.converged, "at_bound": at_bound,
             }  # fmt: skip
@@ -254,24 +266,37 @@ def fit_process(points: Points, candidate: Candidate) -> GridGP:
     extent = points.xyz[:, :2].max(axis=0)
     columns, rows = np.maximum(np.ceil(extent / resolution).astype(int) + 1, 2)
     grid = Grid((0.0, 0.0), (int(rows), int(columns)), resolution)
-    expected = float(np.median(train.variance)) * candidate.factor
+    if is_rough(candidate.mapping):  # the lattice of the map itself
+        expected = expected_noise_variance(candidate.mapping)
+    else:
+        expected = float(np.median(train.variance)) * candidate.factor
     return fit_gp(grid, candidate.mapping, train.xyz, train.variance * candidate.factor, expected)
 
 
 def evaluate(points: Points, candidate: Candidate, fold: int) -> tuple[float, Score]:
     """Log marginal likelihood per point learned from, and the score on a fold."""
-    gp = fit_process(points, candidate)
-    held = points.part(fold)
-    mean, std = gp.predict(held.xyz[:, :2], return_std=True)
-    variance = std**2 + held.variance * candidate.factor
+    gp, train, held = fit_process(points, candidate), points.part(TRAIN), points.part(fold)
+    evidence = gp.log_marginal_likelihood() / max(gp.count, 1.0)
+    if candidate.mapping.learn_noise:
+        sample = PointSample()
+        sample.add(train.xyz, train.variance * candidate.factor)
+        gp.learn_scale()
+        gp.calibrate_by_own(sample.points[:, :2], sample.points[:, 2], sample.points[:, 3])
+        mean, scale, degrees = gp.measured_heights(held.xyz[:, :2])
+        low, high = gp.measured_interval(held.xyz[:, :2], TWO_STD)
+    else:
+        mean, std = gp.predict(held.xyz[:, :2], return_std=True)
+        scale = np.sqrt(std**2 + held.variance * candidate.factor)
+        degrees = np.full(scale.shape, np.inf)
+        low, high = mean - 2.0 * scale, mean + 2.0 * scale
     error = held.xyz[:, 2] - mean
-    density = -0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance)
+    density = student_t.log_density(error / scale, degrees) - np.log(scale)
     score = Score(
         float(density.mean()),
         float(np.sqrt(np.mean(error**2))),
-        float(np.mean(np.abs(error) < 2.0 * np.sqrt(variance))),
+        float(np.mean((held.xyz[:, 2] >= low) & (held.xyz[:, 2] <= high))),
     )
-    return gp.log_marginal_likelihood() / max(gp.count, 1.0), score
+    return evidence, score
 
 
 def apply_learned(config: Config, best: Candidate, sensed: bool) -> Config:

@@ -13,13 +13,16 @@ DESCRIPTION = """Write the map of a run (or a map or submap file) for other prog
   ply        triangle mesh with normals, colours and standard deviations, for CloudCompare, Blender, MeshLab
   grid_map   rosbag2 with a grid_map_msgs/GridMap on /grid_map
   nav2       PGM and YAML of the traversability, for nav2_map_server
-  xyz        known cells as points: x y z standard_deviation"""
+  xyz        known cells as points: x y z standard_deviation
+  hillshade  the light on the ground, 0 to 1, as GeoTIFF
+  slope      in degrees, as GeoTIFF
+  contours   contour lines with their elevation, as GeoJSON"""
 EXAMPLES = """examples:
   gpgmap export my_bag_gpgmap --to ply
   gpgmap export my_bag_gpgmap --to nav2 --out maps/yard
   gpgmap export run:12 --to geotiff grid_map --out exported
 """
-FORMATS = ("geotiff", "ply", "grid_map", "nav2", "xyz")
+FORMATS = ("geotiff", "ply", "grid_map", "nav2", "xyz", "hillshade", "slope", "contours")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

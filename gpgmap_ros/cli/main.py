@@ -46,6 +46,7 @@ COMMANDS = (
     Command("map", "map point cloud files (LAS, LAZ, PLY, PCD, XYZ, NPZ, OFF, PTS) of any size"),
     Command("tune", "learn the settings of terrain and noise from a recording or point clouds"),
     Command("register", "find the relative pose of two maps, and draw them"),
+    Command("compare", "say what changed between two surveys: cut and fill with their uncertainty"),
     Command("view", "look at a map or point clouds in 3D, in a window or as a PNG"),
     Command("evaluate", "compare a run with the true trajectory"),
     Command("export", "write a run's map as GeoTIFF, mesh, grid_map bag or nav2 map"),

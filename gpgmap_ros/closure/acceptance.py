@@ -32,10 +32,10 @@ MIN_SPREAD = 2.0
 OVERLAP_FACTOR = 0.6
 """Of `min_overlap`, from which on poses are looked for: weighed cell by cell, a right one may share less than it seemed
 to. What little ground can tell is in the probability."""
+MIN_RATIO, CLEAR_SURPLUS = 0.4, 40.0
+"""Of lambda_g to lambda_z, where the slopes agree by less than so many nats: snow changes heights more than slopes."""
 MAX_DETAIL_SLOPE = 0.7
 """Of a map of ground, as a gradient: 35 degrees, at which soil comes to rest. Measured on ground: 0.02 to 0.18."""
-MIN_RATIO = 0.4
-"""Of lambda_g to lambda_z."""
 NATS_PER_NOISE = 20.0
 """Surplus that is asked for, per part of noise: 7 nats where there is nothing but noise, whose share is then about 0.35
 (half of the sum of two noises, by the scale of Student's t), next to nothing on clear relief."""
@@ -133,7 +133,7 @@ def pose_objection(found: Evidence, config: ClosureConfig) -> str:
         return f"too little overlap: {found.overlap:.1%} of the smaller map, {needed:.1%} is needed"
     if not found.converged:
         return "the refinement did not converge: the surfaces do not lie on each other"
-    if compares_scales(config) and found.ratio < MIN_RATIO:
+    if compares_scales(config) and found.ratio < MIN_RATIO and found.surplus < CLEAR_SURPLUS:
         return f"the heights disagree {1.0 / found.ratio:.1f} times more than the slopes: different forms"
     if found.surplus <= NATS_PER_NOISE * found.noise_share:
         return "no better than chance: the best of as many unrelated poses would fit as well"

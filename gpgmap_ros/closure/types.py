@@ -32,12 +32,15 @@ class Evidence:
 
     overlap: shared part of the smaller map, by weight; cells: shared cells that were compared
     coherence, detail_coherence: rho of all relief and of detail; independent, detail_independent: n of both
-    likelihood: L of the band that says more, in nats; surplus: L - log M of that band
-    height_scale, slope_scale: lambda_z, lambda_g; ratio: lambda_g / lambda_z; white: n_z
+    likelihood: L of the band, or of all octaves, that says more, in nats; surplus: L - log M of that
+    height_scale, slope_scale: lambda_z, lambda_g; ratio: lambda_g / lambda_z; white: n_z;
+        of heights without what drift inside the maps explains
     noise_share: part of the slopes' variance that is noise
     height_rms, slope_rms: of the residuals, weighted; heights in cells
     tilt: roll and pitch together, degrees; converged: whether the refinement did
     mahalanobis_sq: squared Mahalanobis distance of x, y and yaw from the prior, 0 without one
+    bend: drift inside the maps that the heights ask for, over what `closure.drift_*` state
+    height_change: root mean square of the slowly varying height difference, cells
     """
 
     overlap: float
@@ -58,6 +61,8 @@ class Evidence:
     tilt: float
     converged: bool
     mahalanobis_sq: float = 0.0
+    bend: float = 0.0
+    height_change: float = 0.0
 
 
 @dataclass(frozen=True)

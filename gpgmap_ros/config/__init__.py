@@ -6,6 +6,7 @@ schema.py has what a setting is, access.py settings by dotted name, yaml.py the 
 from gpgmap_ros.config.access import Setting, settings, with_settings
 from gpgmap_ros.config.schema import ConfigError, Value
 from gpgmap_ros.config.settings import (
+    ClearingConfig,
     ClosureConfig,
     Config,
     DriveConfig,
@@ -23,6 +24,7 @@ from gpgmap_ros.config.settings import (
 )
 
 __all__ = [
+    "ClearingConfig",
     "ClosureConfig",
     "Config",
     "ConfigError",

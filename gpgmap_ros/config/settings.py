@@ -253,6 +253,40 @@ class GateConfig(Checked):
 
 
 @dataclass(frozen=True)
+class ClearingConfig(Checked):
+    """What rays pass through is taken out of the map (mapping/clearing.py). Compares with the surface of the gate."""
+
+    enabled: bool = setting(
+        False,
+        "clear cells that rays pass through: what moving people, vehicles and dust left; not under bridges or trees "
+        "unless filter.lowest_surface is on",
+        dynamic=True,
+    )
+    clouds: int = setting(
+        3, "clouds with rays through a cell that clear it", "clouds", 1, 10000, dynamic=True
+    )
+    tolerance: float = setting(
+        0.15,
+        "a ray passes through where it is deeper below the surface than this",
+        "m",
+        low=0.0,
+        high=100.0,
+        dynamic=True,
+    )
+    threshold: float = setting(
+        4.0, "and than this many standard deviations of surface and ray", low=0.1, high=100.0, dynamic=True
+    )
+    rays: int = setting(
+        16384,
+        "rays of a cloud that are followed, at most; those of a larger cloud take turns",
+        "rays",
+        1,
+        10_000_000,
+        dynamic=True,
+    )
+
+
+@dataclass(frozen=True)
 class TraversabilityConfig(Checked):
     """What the robot can drive over."""
 
@@ -389,11 +423,11 @@ class ClosureConfig(Checked):
         2.0, "standard deviation of the error in roll and pitch between two maps", "deg", low=0.01, high=20.0
     )
     common_error: float = setting(
-        0.065,
-        "standard deviation of the position errors that a whole map shares and no residual shows: of georeference, "
-        "sensor mount, drift within a submap",
+        -1.0,
+        "standard deviation of the position errors that a whole map shares and no residual shows, as of georeference "
+        "(-1: none for maps that know the way on which they were made, up to 0.06 m or cells for others)",
         "m",
-        low=0.0,
+        low=-1.0,
         high=10.0,
     )
     threads: int = setting(2, "threads that share one registration or query", low=1, high=64)
@@ -534,6 +568,7 @@ class Config(Checked):
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     filter: FilterConfig = field(default_factory=FilterConfig)
     gate: GateConfig = field(default_factory=GateConfig)
+    clearing: ClearingConfig = field(default_factory=ClearingConfig)
     traversability: TraversabilityConfig = field(default_factory=TraversabilityConfig)
     visual: VisualConfig = field(default_factory=VisualConfig)
     submap: SubmapConfig = field(default_factory=SubmapConfig)

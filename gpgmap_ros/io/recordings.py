@@ -33,6 +33,7 @@ from gpgmap_ros.io.mcap_scan import Channel, Scan
 from gpgmap_ros.io.ros1_scan import Ros1Scan
 from gpgmap_ros.io.sqlite_scan import SqliteScan
 from gpgmap_ros.io.unpacking import PACKED, Unpacked
+from gpgmap_ros.sensing.livox import CLOUD, PACKAGES, POINT
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -356,6 +357,13 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
+def register_livox(store: Any) -> None:
+    """Make the clouds of Livox sensors known to a store of types."""
+    for package in PACKAGES:
+        store.register(get_types_from_msg(POINT, f"{package}/msg/CustomPoint"))
+        store.register(get_types_from_msg(CLOUD, f"{package}/msg/CustomMsg"))
+
+
 @lru_cache(maxsize=1)
 def ros1_types() -> Any:
     """The types of ROS 1, with the one of /tf, which rosbags leaves out."""
@@ -363,6 +371,7 @@ def ros1_types() -> Any:
     store.register(
         get_types_from_msg("geometry_msgs/TransformStamped[] transforms", "tf2_msgs/msg/TFMessage")
     )
+    register_livox(store)
     return store
 
 
@@ -371,6 +380,7 @@ class Decoder:
 
     def __init__(self) -> None:
         self._ros2 = get_typestore(Stores.ROS2_JAZZY)
+        register_livox(self._ros2)
 
     def __call__(self, message: Message) -> Any:
         """BagError for a message that is damaged or of a type that is not known here."""

@@ -9,7 +9,7 @@ layers         the one table of layers: unit, colours, where each is published, 
 gpgmap         `GPGMap`: layers, grid and frame
 submaps        maps of a stretch of the trajectory (submap_store: on disk), for loop closures
 stitching      one map from the statistics of many submaps
-survey         maps of point files of any size, window by window (tile_store: statistics on disk)
+survey         point files of any size: points by tile (survey_parts: sums on disk, survey_window: solved windows)
 conversions    layers as messages and images order them
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,8 +16,17 @@ def cell_ids(points: Array, edge: float) -> NDArray[np.int64]:
     """Number (N,) of the cell each point (N, D) is in, counted from 0 in the order in which cells are first met.
 
     Cells are squares (D = 2) or cubes (D = 3) of the given edge with corners at whole multiples of it, so that the
-    same place is in the same cell in every cloud. O(N), with a hash table.
+    same place is in the same cell in every cloud. O(N): with a table of the cells of a plane where that is small, else
+    with a hash table.
     """
+    if points.shape[1] == 2 and len(points):
+        x, y = points[:, 0], points[:, 1]
+        first_x, first_y, columns, rows = _extent(x, y, edge)
+        if 0.0 < columns * rows <= max(4.0 * len(points), 65536.0):
+            ids = np.empty(len(points), dtype=np.int64)
+            owner = np.full((int(rows), int(columns)), -1, dtype=np.int32)
+            _number_plane(x, y, edge, first_x, first_y, owner, ids)
+            return ids
     cells = np.floor(points / edge).astype(np.int64)
     ids = np.empty(len(cells), dtype=np.int64)
     _number(cells, np.full(max(16, 1 << (2 * len(cells)).bit_length()), -1), ids)
@@ -33,6 +44,48 @@ def flat_cells(grid: Grid, xy: Array) -> tuple[NDArray[np.int64], Mask]:
     index = np.floor((xy - np.array(grid.origin)) / grid.resolution).astype(np.int64)
     inside = (index >= 0).all(axis=1) & (index[:, 0] < grid.shape[1]) & (index[:, 1] < grid.shape[0])
     return np.where(inside, index[:, 1] * grid.shape[1] + index[:, 0], 0), inside
+
+
+def carry_over(values: NDArray[Any], old: Grid | None, grid: Grid) -> NDArray[Any]:
+    """Values of the cells of `old` at the same cells of `grid`, which has moved by whole cells; zero at the others."""
+    out = np.zeros(grid.shape, dtype=values.dtype)
+    if old is not None and old.resolution == grid.resolution:
+        shift = np.round((np.array(old.origin) - grid.origin) / grid.resolution).astype(int)
+        (new_x, old_x), (new_y, old_y) = (
+            overlap(new, before, int(by))
+            for new, before, by in zip(grid.shape[::-1], old.shape[::-1], shift, strict=True)
+        )
+        out[new_y, new_x] = values[old_y, old_x]
+    return out
+
+
+def overlap(new: int, old: int, by: int) -> tuple[slice, slice]:
+    """Common cells of two windows of `new` and `old` cells, the old one beginning at cell `by` of the new one."""
+    first, last = max(0, by), max(min(new, old + by), max(0, by))
+    return slice(first, last), slice(first - by, last - by)
+
+
+@compiled()
+def _extent(x, y, edge):  # type: ignore[no-untyped-def]
+    """First cell along x and y, and how many there are, as floats: a point far away must not overflow."""
+    low_x, high_x, low_y, high_y = np.inf, -np.inf, np.inf, -np.inf
+    for n in range(x.size):
+        low_x, high_x = min(low_x, x[n]), max(high_x, x[n])
+        low_y, high_y = min(low_y, y[n]), max(high_y, y[n])
+    low_x, low_y = np.floor(low_x / edge), np.floor(low_y / edge)
+    return low_x, low_y, np.floor(high_x / edge) - low_x + 1.0, np.floor(high_y / edge) - low_y + 1.0
+
+
+@compiled()
+def _number_plane(x, y, edge, first_x, first_y, owner, ids):  # type: ignore[no-untyped-def]
+    """owner: (rows, columns), all -1: the number of each cell that was met."""
+    used = 0
+    for n in range(x.size):
+        i, j = int(np.floor(x[n] / edge) - first_x), int(np.floor(y[n] / edge) - first_y)
+        if owner[j, i] < 0:
+            owner[j, i] = used
+            used += 1
+        ids[n] = owner[j, i]
 
 
 @compiled()

@@ -61,6 +61,16 @@ class ElevationMap:
         """Tiles of the present window that the solver had to solve the slower, safer way."""
         return 0 if self._gp is None else self._gp.fallbacks
 
+    @property
+    def sample(self) -> Array:
+        """(N, 4) some of the map's points, with variances, from which it knows how points spread about it."""
+        return self._sample.points
+
+    @sample.setter
+    def sample(self, points: Array) -> None:
+        self._sample = PointSample()
+        self._sample.add(points[:, :3], points[:, 3])
+
     def add(self, xyz: Array, variance: Array, common: CommonError | None = None) -> int:
         """Fuse points (N, 3) with the variances (N,) of their heights; returns how many lie on the map.
 
@@ -127,15 +137,20 @@ class ElevationMap:
         blocks = self._gp.blocks()
         return condense(blocks, self._gp.block_means(blocks, SURFACE_DEGREE))
 
-    def restore(self, blocks: Blocks | None, mean: float | None = None) -> None:
+    def restore(
+        self, blocks: Blocks | None, mean: float | None = None, noise_level: float | None = None
+    ) -> None:
         """Remember `blocks`, and nothing else. ValueError where they were made with another kernel or length scale.
 
         mean: height that the relief is a deviation from; the blocks' own unless given
+        noise_level: factor on the noise variances where it is known (see `GridGP.noise_level`)
         """
         gp = None
         if blocks is not None:
             gp = self._process(blocks.reference if mean is None else mean)
             gp.add_blocks(blocks)
+            if noise_level is not None:
+                gp.set_noise_level(noise_level)
         self._gp, self._posterior = gp, None
 
     def posterior(self) -> GridPosterior:
@@ -168,7 +183,7 @@ class ElevationMap:
         gp = self._gp
         if gp is None or not gp.has_learned_noise or self._common.share == 0.0:
             return posterior
-        stated = posterior.variance / gp.scale_layer * (self._common.share / gp.noise_level)
+        stated = gp.raw_variance_layer * (self._common.share / gp.noise_level)
         variance = posterior.variance + np.minimum(stated, self._common.variance)
         return dataclasses.replace(posterior, variance=variance)
 
@@ -185,8 +200,8 @@ class ElevationMap:
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
         """Mask of the cells of which the data say too little."""
         limit = self.config.known_variance_ratio * prior_variance(self.config)
-        if self._gp is not None and self._gp.grid == posterior.grid:
-            return posterior.variance > limit * self._gp.scale_layer
+        if self._gp is not None and self._gp.has_learned_noise and posterior is self._posterior:
+            return self._gp.raw_variance_layer > limit
         return posterior.variance > limit
 
     def gpgmap(self, frame_id: str = "map", stamp: int = 0, config: Config | None = None) -> GPGMap:

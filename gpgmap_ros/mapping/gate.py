@@ -22,7 +22,7 @@ from gp_core.compiled import compiled
 from gp_core.grid import Grid, GridPosterior
 from gpgmap_ros.arrays import Array, Mask
 from gpgmap_ros.config import GateConfig
-from gpgmap_ros.mapping.cells import flat_cells
+from gpgmap_ros.mapping.cells import carry_over, flat_cells
 
 
 @dataclass(frozen=True)
@@ -112,18 +112,10 @@ class InnovationGate:
 
     def _align(self, grid: Grid) -> None:
         """Carry the counts along when the window has moved, by whole cells."""
-        if grid == self._grid:
-            return
-        count, height = np.zeros(grid.shape, dtype=np.int32), np.zeros(grid.shape)
-        if self._grid is not None and self._grid.resolution == grid.resolution:
-            shift = np.round((np.array(self._grid.origin) - grid.origin) / grid.resolution).astype(int)
-            (new_x, old_x), (new_y, old_y) = (
-                overlap(new, old, int(by))
-                for new, old, by in zip(grid.shape[::-1], self._grid.shape[::-1], shift, strict=True)
-            )
-            count[new_y, new_x] = self._count[old_y, old_x]
-            height[new_y, new_x] = self._height[old_y, old_x]
-        self._grid, self._count, self._height = grid, count, height
+        if grid != self._grid:
+            self._count = carry_over(self._count, self._grid, grid)
+            self._height = carry_over(self._height, self._grid, grid)
+            self._grid = grid
 
 
 AGREES, AGAINST = 1, 2
@@ -177,9 +169,3 @@ def _gradient_at(xy, at, known, gradient, out):  # type: ignore[no-untyped-def]
             out[n, 0] = out[n, 1] = np.nan
         else:
             out[n, 0], out[n, 1] = gradient[j, i, 0], gradient[j, i, 1]
-
-
-def overlap(new: int, old: int, by: int) -> tuple[slice, slice]:
-    """Common cells of two windows of `new` and `old` cells, the old one beginning at cell `by` of the new one."""
-    first, last = max(0, by), max(min(new, old + by), max(0, by))
-    return slice(first, last), slice(first - by, last - by)

@@ -26,6 +26,8 @@ class GPGMap:
     layers: elevation, variance, gradient_x, gradient_y, gradient_x_variance, gradient_y_variance are given; the others
     (`gpgmap.layers` lists them, mapping/layers.py describes them) are computed when they are asked for.
     config: limits for traversability and gradient_visual.
+    way: (K, 3) positions of the robot while the map was made, in order, in the map's frame; empty where none is known.
+        The map is bent as the odometry drifted along it.
     Variances are known everywhere: far from data they are the prior's.
     """
 
@@ -34,6 +36,7 @@ class GPGMap:
     frame_id: str = "map"
     stamp: int = 0
     config: Config = field(default_factory=Config, repr=False)
+    way: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)), repr=False)
 
     def __post_init__(self) -> None:
         context = LayerContext(self.grid.resolution, self.config)

@@ -20,9 +20,10 @@ class LayerStack(Mapping[str, Layer]):
     """
 
     def __init__(self, given: Mapping[str, Layer], context: LayerContext) -> None:
-        self._layers = dict(given)
+        # dict() of another stack would compute all of its layers
+        self._layers: dict[str, Layer] = dict(given._layers if isinstance(given, LayerStack) else given)
         derived = (row.name for row in LAYERS.values() if row.formula is not None and not row.display_only)
-        self._names = (*given, *(name for name in derived if name not in given))
+        self._names = (*self._layers, *(name for name in derived if name not in self._layers))
         self._context = context
 
     def __getitem__(self, name: str) -> Layer:

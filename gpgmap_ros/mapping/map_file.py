@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gp_core.grid import Blocks
 from gp_core.grid.interpolation import MOMENTS, ORDER
+from gp_core.grid.point_sample import SIZE
 from gp_core.grid.statistics import COUNT, SQUARES
 from gpgmap_ros.config import Config, MappingConfig, settings
 from gpgmap_ros.mapping.elevation_map import ElevationMap
@@ -25,6 +26,7 @@ BEFORE = {"mapping.kernel": "rbf"}
 """Settings of maps that were written before there was a choice."""
 RELIEF = "mapping.rough_relief"
 """In cells; maps that were written before it have `relief_std` instead, in metres, with every kernel."""
+SAMPLE = "sample"
 ARRAYS = tuple(item.name for item in fields(Blocks) if item.name != "reference")
 SHAPES = {"weights": (MOMENTS, MOMENTS), "heights": (ORDER, ORDER), "totals": (3,)}
 """Of one block."""
@@ -59,6 +61,7 @@ def save_map(path: Path, elevation_map: ElevationMap, config: Config, stamp: int
     config = dataclasses.replace(config, mapping=with_model_of(config.mapping, elevation_map.config))
     values["settings"] = {item.name: item.value for item in settings(config)}
     arrays = {} if blocks is None else {name: getattr(blocks, name) for name in ARRAYS}
+    arrays[SAMPLE] = elevation_map.sample
     write_archive(path, KIND, values, arrays)
 
 
@@ -78,12 +81,23 @@ def load_map(path: Path, config: Config) -> LoadedMap:
         stamp, session = (check_stamp(values[name], f"its {name}") for name in ("stamp", "session"))
         elevation_map = ElevationMap(mapping, centre)
         elevation_map.restore(blocks_from(values["reference"], arrays))
+        if SAMPLE in arrays:  # not in files of earlier versions
+            elevation_map.sample = check_sample(arrays[SAMPLE])
         return LoadedMap(elevation_map, stamp, session)
     except ArchiveError:
         raise
     except Exception as error:  # whatever strange content may cause: the map that is there must stay
         reason = shorten(error) or type(error).__name__
         raise ArchiveError(f"{path}: its content is not valid: {reason}") from error
+
+
+def check_sample(points: NDArray[Any]) -> NDArray[np.float64]:
+    """The sample (N, 4) of the map's points. ValueError where it is none."""
+    if points.ndim != 2 or points.shape[1] != 4 or points.dtype != np.float64 or len(points) > SIZE:
+        raise ValueError(f"its sample of points has {points.dtype} {points.shape}")
+    if not np.isfinite(points).all() or (points[:, 3] <= 0.0).any() or (np.abs(points) > FARTHEST).any():
+        raise ValueError("its sample of points has heights or variances that are none")
+    return points
 
 
 def max_file_bytes(config: Config) -> int:

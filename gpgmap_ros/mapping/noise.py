@@ -90,6 +90,18 @@ def pose_height_variance(beams: Array, gradient: Array | None, covariance: Array
     return out
 
 
+def ray_deviations(covariance: Array | None, config: NoiseConfig) -> tuple[float, float]:
+    """Standard deviations of a ray's height at the sensor, in metres, and of its direction, in radians.
+
+    covariance: (6, 6) of the sensor's pose as in `pose_height_variance`; None where it is not known
+    """
+    height, angle = config.height_std**2 + config.common_std**2, sensor_model(config).angle_std ** 2
+    if covariance is not None:
+        height += float(covariance[2, 2])
+        angle += float(np.linalg.eigvalsh(covariance[3:5, 3:5])[-1])
+    return float(np.sqrt(height)), float(np.sqrt(angle))
+
+
 def level(count: int) -> Array:
     """Gradients (N, 2) of level ground: in memory of their own, since loops are compiled anew for other layouts."""
     return np.zeros((count, 2))

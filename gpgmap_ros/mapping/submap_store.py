@@ -122,17 +122,19 @@ class SubmapStore:
         path = self._infos[id].path
         values, arrays = read_archive(path, KIND)
         info = info_from(path, values)
+        track, points = contents_from(path, int(values.get("format", 1)), arrays)
         gpgmap = GPGMap(
             info.grid,
             layers_from(path, info.grid, arrays),
             frame_of(path, values),
             info.last_stamp,
             self._config,
+            track.positions,
         )
         return Submap(
             info.id, info.session, info.T_map_submap, gpgmap,
             info.first_stamp, info.last_stamp, info.distance, info.ended_by,
-            *contents_from(path, int(values.get("format", 1)), arrays),
+            track, points,
         )  # fmt: skip
 
 

@@ -33,6 +33,11 @@ class Track:
     stamps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     poses: Array = field(default_factory=lambda: np.zeros((0, 4, 4)))
 
+    @property
+    def positions(self) -> Array:
+        """(K, 3) of the robot, in the submap's frame."""
+        return np.array(self.poses[:, :3, 3])
+
 
 @dataclass(frozen=True, eq=False)
 class Submap:
@@ -139,11 +144,11 @@ class SubmapBuilder:
         gpgmap = crop_to_known(self._map.gpgmap(f"submap_{id}", self._last_stamp, self.config))
         if gpgmap is None:
             return None
+        track = Track(np.array(self._stamps, dtype=np.int64), np.array(self._track).reshape(-1, 4, 4))
         return Submap(
-            id, self._session, self.T_map_submap, gpgmap,
+            id, self._session, self.T_map_submap, dataclasses.replace(gpgmap, way=track.positions),
             self._first_stamp, self._last_stamp, self._distance, ended_by,
-            Track(np.array(self._stamps, dtype=np.int64), np.array(self._track).reshape(-1, 4, 4)),
-            self._map.pseudo_points(),
+            track, self._map.pseudo_points(),
         )  # fmt: skip
 
     def _record(self, stamp: int, T_map_robot: Array) -> None:

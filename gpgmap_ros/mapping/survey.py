@@ -34,7 +34,7 @@ MAX_TILES_AT_ONCE = 1 << 18
 class SurveyModel:
     """What all parts of a survey must have in common.
 
-    config: resolution, kernel, its length, relief_std (of deviations from the trend) and noise.height_std are used
+    config: resolution, kernel, its length, its relief (of deviations from the trend) and noise.height_std are used
     trend: see above
     heights: lowest and highest that are used; points beyond are counted and left out
     """

@@ -109,9 +109,18 @@ def tiles_of_window(model: SurveyModel, bounds: Bounds, known: Places) -> list[T
 
 
 def solve_window(
-    model: SurveyModel, grid: Grid, rows: slice, columns: slice, places: Places, workers: Workers
+    model: SurveyModel,
+    grid: Grid,
+    rows: slice,
+    columns: slice,
+    places: Places,
+    noise_level: float | None,
+    workers: Workers,
 ) -> GPGMap | None:
-    """The map of a part of `grid`; None where there are no points in it or near it."""
+    """The map of a part of `grid`; None where there are no points in it or near it.
+
+    noise_level: of the whole survey, see `survey_noise`; None where noise is not learned
+    """
     mapping, edge = model.config.mapping, model.config.mapping.resolution
     height, width = rows.stop - rows.start, columns.stop - columns.start
     bounds = window_bounds(model, grid, rows, columns)
@@ -126,7 +135,7 @@ def solve_window(
         return None
     x, y = grid.origin[0] + columns.start * edge, grid.origin[1] + rows.start * edge
     window = ElevationMap(around, (x + 0.5 * width * edge, y + 0.5 * height * edge))
-    window.restore(blocks, 0.0)
+    window.restore(blocks, 0.0, noise_level)
     del blocks  # copied: the solver needs the room
     relief = window.gpgmap(config=model.config)
     part = np.s_[margin : margin + height, margin : margin + width]

@@ -50,7 +50,7 @@ class Localizing:
             PoseWithCovarianceStamped, "initialpose", self._on_initial_pose, 10
         )
         self._tf = MapTf(node, self._frame, config.map_frame, lambda: self.localization.state.T_map_odom)
-        self._told: tuple[str, str] = ("", "")
+        self._told = ""
         self._on_change(self.localization.state)
         growing = ", which grows" if config.localization.update else ""
         node.get_logger().info(
@@ -59,10 +59,8 @@ class Localizing:
 
     def add(self, step: Step, mapping: MappingPipeline) -> None:
         """A cloud was mapped: compare the submap if that is due, and publish the pose. In the worker's thread."""
-        self.localization.add(step.drive, step.pose.T_map_robot, mapping)
-        belief = self.localization.pose()
-        if belief is not None:
-            self._pose.publish(pose_with_covariance(belief, self._frame, step.cloud.stamp))
+        self.localization.add(step.drive, step.pose.T_map_robot, mapping, step.cloud.stamp)
+        self._publish_pose()
 
     def stop(self) -> None:
         """Finish what is being compared."""
@@ -95,11 +93,17 @@ class Localizing:
         )
 
     def _on_change(self, state: LocalizationState) -> None:
-        """The status may be another one: publish it, and say so in the log."""
-        if state.status != self._told[0]:
+        """A comparison is done: publish the pose, which may be a better one, and the status where that is another."""
+        if state.status != self._told:
             self._status.publish(String(data=state.status))
             self._node.get_logger().info(f"localisation: {state.status}: {state.reason}")
-        self._told = state.status, state.reason
+        self._told = state.status
+        self._publish_pose()
+
+    def _publish_pose(self) -> None:
+        stamp, belief = self.localization.stamped_pose()
+        if belief is not None:
+            self._pose.publish(pose_with_covariance(belief, self._frame, stamp))
 
     def _on_failure(self, error: Exception) -> None:
         self._warnings.warn("localization", f"localisation: a comparison failed: {error}")
@@ -138,7 +142,7 @@ def initial_covariance(values: object) -> Array:
         raise ValueError("its covariance is not finite and symmetric")
     if np.linalg.eigvalsh(covariance)[0] < -1e-9:
         raise ValueError("its covariance is not positive")
-    return covariance + np.diag(np.square(LEAST_STDS))
+    return np.asarray(covariance + np.diag(np.square(LEAST_STDS)))
 
 
 def pose_with_covariance(belief: PoseBelief, frame: str, stamp: int) -> PoseWithCovarianceStamped:

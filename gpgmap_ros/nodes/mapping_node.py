@@ -230,6 +230,8 @@ class MappingNode(GuardedNode):
             values |= self._diagnostics.mapping_values(
                 run.slam.mapping, run.results, run.inputs, run.worker.waiting
             )
+            if run.results.georeferencing is not None:
+                values |= run.results.georeferencing.values()
             name = self.get_fully_qualified_name().lstrip("/")
             more = [
                 part.diagnostics(name) for part in (run.results.closing, run.localizing) if part is not None

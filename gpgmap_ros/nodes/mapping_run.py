@@ -8,6 +8,7 @@ from collections.abc import Callable
 from gpgmap_ros.compilation import compilation_told
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.nodes.cloud_intake import CloudIntake
+from gpgmap_ros.nodes.georeferencing import Georeferencing
 from gpgmap_ros.nodes.guarded_node import GuardedNode
 from gpgmap_ros.nodes.health import Warnings
 from gpgmap_ros.nodes.localizing import Localizing
@@ -39,19 +40,22 @@ class MappingRun:
         warnings: Warnings,
     ) -> None:
         self._node, self._metrics, self._warnings = node, metrics, warnings
+        self._said: set[str] = set()
         with compilation_told(node.get_logger().info):
             MappingPipeline(with_settings(config, {"map_folder": ""})).warm_up()
         self.inputs = PoseInputs(node, warnings, config)
+        self.localizing: Localizing | None = None
         outputs = MapPublishers(node, self.publish_again)
         try:
             self._start_loop(config, outputs, reject)
         except BaseException:  # the node may be configured again
+            if self.localizing is not None:
+                self.localizing.destroy()
             outputs.destroy()
             self.inputs.destroy()
             raise
 
     def _start_loop(self, config: Config, outputs: MapPublishers, reject: Callable[[], str]) -> None:
-        self.localizing: Localizing | None = None
         if config.localization.map:
             self.localizing = Localizing(self._node, config, self._warnings)
             config = loop_config(config)
@@ -85,6 +89,10 @@ class MappingRun:
             self.results.closing = closing
             if store is not None and len(store):
                 closing.start(len(store))
+        if config.gps.enabled:
+            self.results.georeferencing = Georeferencing(
+                self._node, config, self.inputs.source, self._warnings
+            )
 
     # ------------------------------------------------ in the executor's thread
 
@@ -157,6 +165,9 @@ class MappingRun:
         self._warn_of_skew(outcome)
         if self._odometry_tf is not None:
             self._odometry_tf.publish(outcome)
+        if self.results.georeferencing is not None:
+            self.results.georeferencing.publish_pose(outcome)
+        self._say_notes()
         if self.localizing is not None:
             self.localizing.add(outcome, self.slam.mapping)
         report = outcome.report
@@ -171,6 +182,13 @@ class MappingRun:
         self.results.invalidate_map()
         self._metrics.count("clouds used")
         return True
+
+    def _say_notes(self) -> None:
+        """What the pose source has found out, such as where its vertical comes from, once each."""
+        for text in self.inputs.source.notes():
+            if text not in self._said:
+                self._said.add(text)
+                self._node.get_logger().info(text)
 
     def _warn_of_skew(self, step: Step) -> None:
         topic = step.cloud.topic
@@ -197,7 +215,8 @@ def map_folder_of(config: Config) -> str:
 def loop_config(config: Config) -> Config:
     """The settings of the loop of a robot that is localised: it closes loops only where the saved map grows."""
     grows = config.localization.update
-    return with_settings(config, {"closure.enabled": grows, "map_folder": map_folder_of(config)})
+    changes = {"closure.enabled": grows, "map_folder": map_folder_of(config)}
+    return with_settings(config, {**changes, "localization.map": "", "localization.update": False})
 
 
 def why_unused(report: CloudReport) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,13 +11,19 @@ from nav_msgs.msg import Odometry
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.subscription import Subscription
+from sensor_msgs.msg import Imu
 from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.nodes.health import RefusedLoops, Warnings, incompatible_qos_warning
 from gpgmap_ros.nodes.tf2_buffer import Tf2Buffer
 from gpgmap_ros.sensing import SourceSetup, TransformBuffer, make_source
-from gpgmap_ros.sensing.messages import PoseMeasurement, frame_transforms, pose_measurement
+from gpgmap_ros.sensing.messages import (
+    PoseMeasurement,
+    frame_transforms,
+    imu_measurement,
+    pose_measurement,
+)
 from gpgmap_ros.sensing.transform_buffer import TransformLoop, TransformTree, frame_name
 
 try:
@@ -26,6 +33,7 @@ except ImportError:  # not on PyPI: the project's own buffer keeps the same cont
 
 # Best effort suits every publisher. Sensor data's depth of 5 is 25 ms of fast odometry: a busy executor takes longer.
 ODOMETRY_QOS = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
+IMU_QOS = QoSProfile(depth=400, reliability=ReliabilityPolicy.BEST_EFFORT)  # a second of a fast one
 TF_QOS = QoSProfile(depth=100)
 STATIC_TF_QOS = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
@@ -51,6 +59,7 @@ class PoseInputs:
             lambda: clock.now().nanoseconds,
             make_tree,
             self._odometry_topic,
+            math.radians(config.imu.max_tilt),
         )
         self.source, self.loops = make_source(config.pose_source, setup), RefusedLoops()
         self._subscriptions: list[Subscription] = []
@@ -63,6 +72,9 @@ class PoseInputs:
                 qos,
                 "transforms must be sent reliably",
             )
+        if config.imu.enabled:
+            self._imu_topic = node.resolve_topic_name("imu")
+            self._subscribe(Imu, "imu", self._insert_imu, IMU_QOS, "match the publisher's QoS")
         if self.source.uses_odometry:
             self._subscribe(
                 Odometry, "odometry", self._insert_odometry, ODOMETRY_QOS, "match the publisher's QoS"
@@ -102,6 +114,12 @@ class PoseInputs:
 
     def _refuse(self, topic: str, parent: str, child: str, error: ValueError) -> None:
         self._warnings.warn("bad transform", f"{topic}: '{parent}' <- '{child}' ignored: {error}")
+
+    def _insert_imu(self, message: Imu) -> None:
+        try:
+            self.source.insert_imu(imu_measurement(message, self._imu_topic))
+        except ValueError as error:
+            self._warnings.warn("bad imu", f"'{self._imu_topic}': a sample was ignored: {error}")
 
     def _insert_odometry(self, message: Odometry) -> None:
         frame, base = frame_name(message.header.frame_id), frame_name(message.child_frame_id)

@@ -7,13 +7,14 @@ import traceback
 from rclpy.node import Node
 
 from gpgmap_ros.mapping import GPGMap, Submap
+from gpgmap_ros.nodes.georeferencing import Georeferencing
 from gpgmap_ros.nodes.health import Warnings
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.map_sender import MapSender
 from gpgmap_ros.nodes.outputs import MapPublishers
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 from gpgmap_ros.slam import MappingPipeline, SlamListener
-from gpgmap_ros.slam.closure_messages import Answer
+from gpgmap_ros.slam.closure_messages import Answer, Update
 from gpgmap_ros.slam.metrics import Metrics
 
 PLAUSIBLE_LATENCY = 3600.0  # seconds: beyond it the stamps are of another time than the clock
@@ -24,6 +25,7 @@ class ResultPublisher(SlamListener):
     """From configure to cleanup.
 
     outputs: publishers of maps and submaps; closing: publishers of loop closures, None where those are off
+    georeferencing: by GPS, None where that is off
     coverage: share of the last map that is known; not_written: why the last submap is not on the disk, or empty
     """
 
@@ -33,6 +35,7 @@ class ResultPublisher(SlamListener):
         self._node, self._outputs, self._map_frame = node, outputs, map_frame
         self._metrics, self._warnings = metrics, warnings
         self.closing: LoopClosing | None = None
+        self.georeferencing: Georeferencing | None = None
         self.coverage: float | None = None
         self.not_written = ""
         self._map: GPGMap | None = None
@@ -96,6 +99,8 @@ class ResultPublisher(SlamListener):
     def on_answer(self, answer: Answer) -> None:
         if self.closing is not None:
             self.closing.receive(answer)
+        if self.georeferencing is not None and isinstance(answer, Update):
+            self.georeferencing.on_update(answer)
 
     def on_failure(self, error: Exception) -> None:
         """An error of the program itself: the cloud or submap is lost, and the log has the traceback."""
@@ -111,4 +116,6 @@ class ResultPublisher(SlamListener):
         self.stop_sending()
         if self.closing is not None:
             self.closing.destroy()
+        if self.georeferencing is not None:
+            self.georeferencing.destroy()
         self._outputs.destroy()

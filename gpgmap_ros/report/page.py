@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
@@ -31,10 +32,12 @@ def page_of(content: Content) -> str:
         "{{script}}": "\n".join((FOLDER / "script" / name).read_text() for name in SCRIPTS),
         "{{data}}": data,
     }
-    # in one go: what is filled in may itself look like a mark
-    return re.sub(
-        "|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], (FOLDER / "page.html").read_text()
-    )
+    return fill_template((FOLDER / "page.html").read_text(), parts)
+
+
+def fill_template(template: str, parts: Mapping[str, str]) -> str:
+    """The template with each mark replaced by its part, in one go: what is filled in may itself look like a mark."""
+    return re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], template)
 
 
 def write_report(path: Path, content: Content) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpgmap_ros.geometry import Array
+from gpgmap_ros.sensing.livox import is_livox, read_livox
 from gpgmap_ros.sensing.messages import nanoseconds
-from gpgmap_ros.sensing.point_times import TimesError, find_time_field, interpret_times
+from gpgmap_ros.sensing.point_times import MAX_SCAN, MIN_SCAN, TimesError, find_time_field, interpret_times
 from gpgmap_ros.sensing.pointcloud2 import read_returns
 from gpgmap_ros.sensing.transform_buffer import frame_name
 
@@ -35,8 +36,13 @@ class Cloud:
 
 
 def decode_cloud(message: Any, topic: str = "", received: int = 0) -> Cloud:
-    """The cloud in a sensor_msgs/PointCloud2, of rclpy or of a bag reader; CloudError where it is malformed."""
+    """The cloud in a sensor_msgs/PointCloud2 or a Livox CustomMsg, of rclpy or of a bag reader.
+
+    CloudError where it is malformed.
+    """
     stamp = nanoseconds(message.header.stamp)
+    if is_livox(message):
+        return _decode_livox(message, stamp, topic, received)
     points, values = read_returns(message, find_time_field(message))
     times, times_error = None, ""
     if values is not None and len(values):
@@ -51,7 +57,31 @@ def decode_cloud(message: Any, topic: str = "", received: int = 0) -> Cloud:
         times=times,
         topic=topic,
         received=received,
-        size=int(message.width) * int(message.height),
+        size=cloud_size(message),
         fields=tuple(item.name for item in message.fields),
         times_error=times_error,
+    )
+
+
+def cloud_size(message: Any) -> int:
+    """Points of a message, those without a return included."""
+    return len(message.points) if is_livox(message) else int(message.width) * int(message.height)
+
+
+def _decode_livox(message: Any, stamp: int, topic: str, received: int) -> Cloud:
+    points, times = read_livox(message, stamp)
+    usable = len(times) > 1 and MIN_SCAN <= float(times.max() - times.min()) <= MAX_SCAN
+    error = ""
+    if len(times) and not usable:
+        error = f"offset_time spans {float(times.max() - times.min()):g} s, which is no scan"
+    return Cloud(
+        stamp,
+        frame_name(message.header.frame_id),
+        points,
+        times if usable else None,
+        topic,
+        received,
+        cloud_size(message),
+        ("offset_time", "x", "y", "z", "reflectivity", "tag", "line"),
+        error,
     )

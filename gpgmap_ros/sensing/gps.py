@@ -13,6 +13,8 @@ MAX_FIXES = 20_000
 """Fixes that are kept: beyond, every second one is forgotten, so that memory stays bounded."""
 NULL_ISLAND = 1e-4
 """Degrees around (0, 0), which receivers send that know nothing: ten metres in the Gulf of Guinea."""
+NO_FIX = -1
+"""Status of a message without a position; -2, unknown, is what drivers leave that do not fill it."""
 UNKNOWN_STD = 5.0
 """Metres: standard deviation of a position whose covariance is not given."""
 
@@ -54,7 +56,7 @@ class GpsTrack:
 
 def objection(fix: GpsFix) -> str:
     """Why a fix can't be used; empty where it can."""
-    if fix.status < 0:
+    if fix.status == NO_FIX:
         return "without a fix (status -1)"
     if not math.isfinite(fix.latitude) or not math.isfinite(fix.longitude):
         return "not finite"

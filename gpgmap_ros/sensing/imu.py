@@ -181,6 +181,15 @@ class Imu:
         return bool(self._chain.stamps)
 
     @property
+    def is_starting(self) -> bool:
+        """Whether samples come, but have not come for long enough to say where up is."""
+        with self._lock:
+            stamps = self._chain.stamps
+            return (
+                bool(stamps) and self._chain.up is None and stamps[-1] - stamps[0] < 4 * WINDOW * NANOSECONDS
+            )
+
+    @property
     def newest(self) -> int | None:
         """Stamp of the last sample; None before the first."""
         with self._lock:

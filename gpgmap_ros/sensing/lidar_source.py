@@ -14,7 +14,7 @@ from gpgmap_ros.sensing.deskewing import Motion, deskew
 from gpgmap_ros.sensing.levelling import FirstLevel, LevelTracker, first_level
 from gpgmap_ros.sensing.lidar_odometry import LidarOdometry, LostTrack, OdometryStep
 from gpgmap_ros.sensing.messages import FrameTransform
-from gpgmap_ros.sensing.pose_source import WAITING_FOR_IMU, PoseSource, SensorPose
+from gpgmap_ros.sensing.pose_source import IMU_STARTING, WAITING_FOR_IMU, PoseSource, SensorPose
 from gpgmap_ros.sensing.scan_motion import scan_knots
 from gpgmap_ros.sensing.source_setup import SourceSetup
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, TransformUnavailable
@@ -61,6 +61,7 @@ class LidarSource(PoseSource):
         self._lost, self._why_lost = 0, ""
         self._level = LevelTracker(0.0)
         self._given_up: int | None = None  # stamp of a cloud that waits for no IMU any more
+        self._ended = False
 
     def locate(self, cloud: Cloud) -> SensorPose:
         if self._sensor and cloud.frame_id != self._sensor:
@@ -110,8 +111,8 @@ class LidarSource(PoseSource):
         self._mounts.insert(transform.parent, transform.child, transform.stamp, transform.T, transform.static)
         self.changes.notify()
 
-    def stop_waiting(self, cloud: Cloud) -> None:
-        self._given_up = cloud.stamp
+    def stop_waiting(self, cloud: Cloud, ended: bool) -> None:
+        self._given_up, self._ended = cloud.stamp, ended
 
     def newest(self) -> int | None:
         return None if self._last is None else self._last.stamp
@@ -178,6 +179,8 @@ class LidarSource(PoseSource):
         if self._last is None:
             late = late or imu.vertical(cloud.stamp) is None
         if not late or imu.is_silent_at(end) or self._given_up == cloud.stamp:
+            if self._last is None and not self._ended and imu.is_starting:
+                raise TransformUnavailable(IMU_STARTING, "the drive begins once the IMU says where up is")
             self._without_imu = self._without_imu + 1 if late else 0
             return
         raise TransformUnavailable(WAITING_FOR_IMU, "the IMU has not come to the end of the scan yet")

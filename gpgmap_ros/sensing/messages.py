@@ -74,7 +74,7 @@ class GpsFix:
 
     latitude, longitude: degrees; altitude: metres above the ellipsoid, NaN where unknown
     covariance: (3, 3) of east, north and up, square metres; None where unknown
-    status: as in sensor_msgs/NavSatStatus, -1 where there is no fix
+    status: as in sensor_msgs/NavSatStatus: -1 where there is no fix, -2 where that is unknown
     """
 
     stamp: int

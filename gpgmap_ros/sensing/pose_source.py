@@ -22,6 +22,8 @@ TILTED = "tilted_frame"
 """Reason of a `TransformUnavailable`: heights in the frame of the poses would not be heights."""
 WAITING_FOR_IMU = "waiting_for_imu"
 """Reason of a `TransformUnavailable`: the samples of the IMU up to the end of the scan are about to come."""
+IMU_STARTING = "imu_starting"
+"""Reason of a `TransformUnavailable`: a drive begins once the IMU says where up is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +113,8 @@ class PoseSource(ABC):
         self.imu.insert(sample)
         self.changes.notify()
 
-    def stop_waiting(self, cloud: Cloud) -> None:  # noqa: B027 (optional)
-        """Locate this cloud with what there is: it has waited too long."""
+    def stop_waiting(self, cloud: Cloud, ended: bool) -> None:  # noqa: B027 (optional)
+        """Locate this cloud with what there is: it has waited too long, or no more messages come (`ended`)."""
 
     def check_level(self, cloud: Cloud, pose: SensorPose) -> None:
         """Compare a pose with the IMU. TransformUnavailable where the frame of the map is tilted too far."""

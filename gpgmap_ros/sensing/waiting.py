@@ -13,11 +13,11 @@ from gpgmap_ros.sensing.cloud import Cloud
 from gpgmap_ros.sensing.continuity import BETWEEN_DRIVES
 from gpgmap_ros.sensing.deskewing import Motion
 from gpgmap_ros.sensing.lidar_source import LOST_TRACK, NO_MOTION
-from gpgmap_ros.sensing.pose_source import TILTED, WAITING_FOR_IMU, PoseSource, SensorPose
+from gpgmap_ros.sensing.pose_source import IMU_STARTING, TILTED, WAITING_FOR_IMU, PoseSource, SensorPose
 from gpgmap_ros.sensing.scan_motion import scan_motion
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, TransformUnavailable
 
-HOPELESS = ("too_early", BETWEEN_DRIVES, LOST_TRACK, NO_MOTION, TILTED)
+HOPELESS = ("too_early", BETWEEN_DRIVES, LOST_TRACK, NO_MOTION, TILTED, IMU_STARTING)
 """Reasons of TransformUnavailable after which waiting does not help: no pose will come."""
 
 
@@ -87,7 +87,7 @@ class PoseQueue:
             if patient and error.reason not in HOPELESS and len(self._waiting) < self._max_waiting:
                 return None
             if error.reason == WAITING_FOR_IMU:
-                self.source.stop_waiting(cloud)
+                self.source.stop_waiting(cloud, ended=False)
                 return self.poll()
             found = DroppedCloud(cloud, error) if self._oldest is None else LocatedCloud(cloud, self._oldest)
         self._waiting.popleft()
@@ -110,7 +110,7 @@ class PoseQueue:
         while self._waiting:
             cloud, _ = self._waiting.popleft()
             pose, self._oldest = self._oldest, None
-            self.source.stop_waiting(cloud)
+            self.source.stop_waiting(cloud, ended=True)
             try:
                 pose = pose or self._locate(cloud)
                 if not lost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -45,18 +46,12 @@ class UtmZone:
     def around(cls, latitude: float, longitude: float, altitude: float) -> UtmZone:
         """GeodesyError near the poles, where there is no zone, and where pyproj is not installed."""
         pyproj = load_pyproj()
-        area = pyproj.aoi.AreaOfInterest(longitude, latitude, longitude, latitude)
-        found = pyproj.database.query_utm_crs_info(datum_name="WGS 84", area_of_interest=area)
-        if not found:
-            raise GeodesyError(
-                f"there is no UTM zone at latitude {latitude:.3f}: its maps end at 84 N and 80 S"
-            )
-        epsg = int(found[0].code)
+        epsg, name = _find_zone(round(latitude, 2), round(longitude, 2))
         proj = pyproj.Proj(epsg)
         factors = proj.get_factors(longitude, latitude)
         height = altitude if np.isfinite(altitude) else 0.0
         scale = float(factors.meridional_scale) / (1.0 + height / EARTH_RADIUS)
-        return cls(epsg, str(found[0].name), scale, float(np.deg2rad(factors.meridian_convergence)), proj)
+        return cls(epsg, name, scale, float(np.deg2rad(factors.meridian_convergence)), proj)
 
     def forward(self, latitude: Array, longitude: Array) -> Array:
         """(N, 2) east and north, metres of the grid."""
@@ -66,6 +61,17 @@ class UtmZone:
         """Latitude and longitude, degrees."""
         longitude, latitude = self._proj(east, north, inverse=True)
         return float(latitude), float(longitude)
+
+
+@lru_cache(maxsize=16)
+def _find_zone(latitude: float, longitude: float) -> tuple[int, str]:
+    """EPSG code and name; kept, because the search through the database takes a tenth of a second."""
+    pyproj = load_pyproj()
+    area = pyproj.aoi.AreaOfInterest(longitude, latitude, longitude, latitude)
+    found = pyproj.database.query_utm_crs_info(datum_name="WGS 84", area_of_interest=area)
+    if not found:
+        raise GeodesyError(f"there is no UTM zone at latitude {latitude:.2f}: its maps end at 84 N and 80 S")
+    return int(found[0].code), str(found[0].name)
 
 
 def earth_from_enu(latitude: float, longitude: float, altitude: float) -> Array:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gp_core.grid import Grid
 from gpgmap_ros.geometry import Array
@@ -24,6 +25,7 @@ from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import BASE
 from gpgmap_ros.sensing.gps import UNKNOWN_STD
 from gpgmap_ros.sensing.messages import GpsFix
+from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 from gpgmap_ros.slam.geodesy import GeodesyError, UtmZone, earth_from_enu
 from gpgmap_ros.slam.trajectory import Trajectory
 
@@ -39,6 +41,8 @@ KERNEL: Final = 2.5
 OUTLIER: Final = 4.0
 """Standard deviations."""
 TRIALS: Final = 400
+MAX_SAMPLED: Final = 2000
+"""Fixes that the poses to start from are judged by."""
 INFLATIONS: Final = (1.0, 2.0, 4.0, 8.0)
 """Factors on the stated standard deviations, tried until enough fixes agree: receivers promise too much."""
 CORRELATION: Final = 30.0
@@ -185,21 +189,32 @@ def fit_georeference(
 
 
 def _match(fixes: Sequence[GpsFix], enh: Array, trajectory: Trajectory, lever: Array | None) -> _Matches:
-    arm = np.zeros(3) if lever is None else lever
-    rows = []
-    for number, fix in enumerate(fixes):
-        T = trajectory.at(fix.stamp, MAX_GAP)
-        if T is not None:
-            rows.append((number, T[:3, :3] @ arm + T[:3, 3]))
-    if len(rows) < MIN_FIXES:
+    stamps = np.array([fix.stamp for fix in fixes], dtype=np.int64)
+    positions, known = _positions_at(stamps, trajectory, np.zeros(3) if lever is None else lever)
+    count = int(known.sum())
+    if count < MIN_FIXES:
         raise GeoreferenceError(
-            f"{len(rows)} of {len(fixes)} usable GPS fixes were taken during the trajectory, {MIN_FIXES} are needed: do"
+            f"{count} of {len(fixes)} usable GPS fixes were taken during the trajectory, {MIN_FIXES} are needed: do"
             " both have the same clock?"
         )
-    chosen = [number for number, _ in rows]
-    std = np.array([_stated_std(fixes[number]) for number in chosen])
-    seconds = np.array([fixes[number].stamp for number in chosen]) * 1e-9
-    return _Matches(np.array([xyz for _, xyz in rows]), enh[chosen], std, seconds)
+    std = np.array([_stated_std(fix) for fix in fixes])
+    seconds = np.asarray(stamps[known] * 1e-9, dtype=np.float64)
+    return _Matches(positions[known], enh[known], std[known], seconds)
+
+
+def _positions_at(
+    stamps: NDArray[np.int64], trajectory: Trajectory, lever: Array
+) -> tuple[Array, NDArray[np.bool_]]:
+    """(N, 3) the antenna at the stamps, interpolated; whether it is known there, (N,)."""
+    if len(trajectory) < 2:
+        return np.zeros((len(stamps), 3)), np.zeros(len(stamps), dtype=bool)
+    antenna = trajectory.positions + trajectory.poses[:, :3, :3] @ lever
+    after = np.clip(np.searchsorted(trajectory.stamps, stamps), 1, len(trajectory) - 1)
+    begin, end = trajectory.stamps[after - 1], trajectory.stamps[after]
+    gap = np.maximum(end - begin, 1)
+    share = ((stamps - begin) / gap)[:, None]
+    known = (share[:, 0] >= 0.0) & (share[:, 0] <= 1.0) & (gap <= MAX_GAP * NANOSECONDS)
+    return (1.0 - share) * antenna[after - 1] + share * antenna[after], known
 
 
 def _stated_std(fix: GpsFix) -> tuple[float, float]:
@@ -257,6 +272,9 @@ def _fit_plane(matches: _Matches) -> _PlaneFit:
 def _start(p: Array, q: Array, std: Array) -> tuple[float, float, Array]:
     """Inflation, yaw and shift at which most fixes agree, of those that two of them give."""
     rng = np.random.default_rng(0)
+    if len(p) > MAX_SAMPLED:
+        chosen = rng.choice(len(p), MAX_SAMPLED, replace=False)
+        p, q, std = p[chosen], q[chosen], std[chosen]
     first, second = rng.integers(0, len(p), (2, TRIALS))
     apart = np.linalg.norm(p[first] - p[second], axis=1)
     good = apart >= 0.5 * np.median(apart)

@@ -42,7 +42,8 @@ class Localization:
         self._lock = threading.Lock()
         self._state = localizer.state
         self._drive: int | None = None
-        self._driven, self._T_odom_robot = 0.0, np.eye(4)
+        self._driven = 0.0
+        self._robot: tuple[int, Array, float] = (0, np.eye(4), 0.0)
         self._due = 0.0  # metres driven at which the next comparison is made
         self._clouds = 0
         self._lost = False
@@ -60,15 +61,23 @@ class Localization:
 
     def pose(self) -> PoseBelief | None:
         """The robot's pose in the map at the last cloud; None unless tracking."""
-        return self.state.locate(self._T_odom_robot, self._driven)
+        return self.stamped_pose()[1]
 
-    def add(self, drive: int, T_odom_robot: Array, mapping: MappingPipeline) -> None:
-        """A cloud was mapped with the robot at this pose. drive: another number is another odometry frame"""
+    def stamped_pose(self) -> tuple[int, PoseBelief | None]:
+        """The stamp of the last cloud, and `pose`. May be called from any thread."""
+        stamp, T_odom_robot, driven = self._robot
+        return stamp, self.state.locate(T_odom_robot, driven)
+
+    def add(self, drive: int, T_odom_robot: Array, mapping: MappingPipeline, stamp: int = 0) -> None:
+        """A cloud of this stamp was mapped with the robot at this pose.
+
+        drive: another number is another odometry frame
+        """
         if drive != self._drive:
             self._begin_drive(drive)
         elif self._clouds:
-            self._driven += float(np.linalg.norm((T_odom_robot - self._T_odom_robot)[:3, 3]))
-        self._T_odom_robot = T_odom_robot
+            self._driven += float(np.linalg.norm((T_odom_robot - self._robot[1])[:3, 3]))
+        self._robot = stamp, T_odom_robot, self._driven  # at once: other threads read it
         self._clouds += 1
         if self._lost:  # a submap that began elsewhere has two places in it
             self._lost = False
@@ -83,7 +92,7 @@ class Localization:
 
     def set_prior(self, T_map_robot: Array, covariance: Array) -> None:
         """The robot is thought to be at this pose in the map, now."""
-        T_odom_robot, driven, drive = self._T_odom_robot, self._driven, self._drive
+        (_, T_odom_robot, driven), drive = self._robot, self._drive
 
         def work() -> None:
             if drive == self._drive:

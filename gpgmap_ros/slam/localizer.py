@@ -120,6 +120,7 @@ class Localizer:
         config: LocalizationConfig,
     ) -> None:
         self._database, self._poses, self._footprints = database, poses, footprints
+        self._cover: list[SubmapKey] = list(footprints.cover())
         self._closure, self._config, self._drift = closure, config, Drift.from_config(closure)
         self.fixes = 0
         self.begin_drive("no submap has been compared yet")
@@ -183,7 +184,7 @@ class Localizer:
     def _follow(self, submap: Submap, driven: float) -> None:
         """Move the hypotheses to the frame of the submap, if another one has begun."""
         key = (submap.session, submap.first_stamp)
-        before, radius = self._piece, footprint_of(submap.gpgmap.grid)[1]
+        before, radius = self._piece, footprint_of(submap.gpgmap.grid.bounds)[1]
         self._piece = Piece(key, submap.T_map_submap, driven, radius)
         if before is None or before.key == key:
             return
@@ -197,7 +198,7 @@ class Localizer:
     def _is_expected(self, item: Hypothesis, submap: Submap) -> bool:
         """Whether the hypothesis, if it is right, should be recognised in the map now."""
         spread = 2.0 * item.belief.position_std
-        shares = self._footprints.shares(item.belief.T, submap.gpgmap.grid, spread)
+        shares = self._footprints.shares(item.belief.T, submap.gpgmap.grid.bounds, spread)
         return bool((shares >= EXPECTED_SHARE).any())
 
     def _look_around(self, submap: Submap, compared: set[int]) -> list[Measurement]:
@@ -207,14 +208,18 @@ class Localizer:
         itself. compared: submaps in which all poses were tried already
         """
         found: list[Measurement] = []
-        for item in self._hypotheses[:MAX_HYPOTHESES]:
+        others = [item for item in self._hypotheses if item is not self._track]
+        followed = [] if self._track is None else [self._track]
+        for item in [*followed, *others][:MAX_HYPOTHESES]:
             priors: dict[SubmapKey, PosePrior] = {}
             if item.before is None:
                 near = [target for target in item.targets if target not in compared]
                 compared.update(near)
             else:
                 spread = REACH_STDS * item.before.position_std
-                near = self._footprints.nearest(item.before.T, submap.gpgmap.grid, spread, LOCAL_TARGETS)
+                near = self._footprints.nearest(
+                    item.before.T, submap.gpgmap.grid.bounds, spread, LOCAL_TARGETS
+                )
                 for target in near:
                     local = item.before.in_frame(self._poses[target])
                     priors[target] = PosePrior(local.T, local.covariance)
@@ -224,9 +229,8 @@ class Localizer:
         return found
 
     def _search(self, submap: Submap) -> list[Measurement]:
-        """Registrations anywhere in the map."""
-        ids: list[SubmapKey] = self._footprints.ids.tolist()
-        results = self._database.closures(submap.gpgmap, self._closure.matches, among=ids)
+        """Registrations anywhere in the map: the time depends on its ground, not on how often that was mapped."""
+        results = self._database.closures(submap.gpgmap, self._closure.matches, among=self._cover)
         return self._measurements(results)
 
     def _measurements(self, results: list[tuple[SubmapKey, Registration]]) -> list[Measurement]:

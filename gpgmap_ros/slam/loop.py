@@ -141,6 +141,8 @@ class Slam:
                 )
         except ValueError as error:
             return DroppedCloud(cloud, error, pose)
+        if report.cleared:
+            self.metrics.count("cells cleared", report.cleared)
         self._before[cloud.frame_id] = cloud.stamp, pose
         T_odom_robot = pose.T_map_robot
         drive.add(self.mapping.drive_id, cloud.stamp, T_odom_robot)

@@ -16,6 +16,7 @@ from gpgmap_ros.config import Config, ConfigError, settings, with_settings
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import ElevationMap, GPGMap
 from gpgmap_ros.mapping.cells import cell_ids
+from gpgmap_ros.mapping.clearing import VisibilityClearing
 from gpgmap_ros.mapping.filters import select_ground
 from gpgmap_ros.mapping.gate import GateResult, InnovationGate, PosteriorSnapshot
 from gpgmap_ros.mapping.map_file import LoadedMap, load_map, save_map
@@ -25,6 +26,7 @@ from gpgmap_ros.mapping.noise import (
     check_pose_covariance,
     height_variance,
     pose_height_variance,
+    ray_deviations,
     shared_variance,
 )
 from gpgmap_ros.mapping.plausible import check_pose
@@ -42,6 +44,7 @@ class CloudReport:
     points: in the cloud; used: in the map now; outside: beyond the map; held: contradict it and wait to be confirmed
     not_finite, range, robot, height, thinned, overhang: left out by that filter
     released: cells where enough clouds have contradicted the map, so that it starts anew there
+    cleared: cells through which enough clouds have looked, likewise
     moved: the map has followed the robot
     submap: the submap that this cloud finished; it is in the store, if there is one and `submap_error` is empty.
         None where somebody else completes it (`MappingPipeline`'s later)
@@ -58,6 +61,7 @@ class CloudReport:
     thinned: int = 0
     overhang: int = 0
     released: int = 0
+    cleared: int = 0
     moved: bool = False
     submap: Submap | None = None
     submap_error: str = ""
@@ -139,6 +143,7 @@ class MappingPipeline:
     def _forget_passing(self) -> None:
         """What belongs to the map of the moment and not to the map."""
         self._gate = InnovationGate(self._config.gate, self._config.mapping.length_scale)
+        self._clearing = VisibilityClearing(self._config.clearing)
         self._surface: PosteriorSnapshot | None = None
         self._submap: SubmapBuilder | None = None
 
@@ -152,7 +157,7 @@ class MappingPipeline:
         if fixed:
             raise ConfigError(f"{', '.join(fixed)}: cannot change while a map is being made")
         self._config = config
-        self._gate.config = config.gate
+        self._gate.config, self._clearing.config = config.gate, config.clearing
         if self._map is not None:
             self._map.config = with_model_of(config.mapping, self._map.config)
         if self._submap is not None:
@@ -201,18 +206,24 @@ class MappingPipeline:
         ground = select_ground(points_sensor, T_map_sensor, T_base_sensor, self._config.filter)
         elevation_map, moved = self._map_around(T_map_robot[:3, 3])
         variance, common = self._variance(ground.xyz, T_map_sensor[:3, 3], covariance)
+        self._refresh_surface(elevation_map)
+        cleared = self._clear(ground.xyz, T_map_sensor[:3, 3], covariance, elevation_map)
         result = self._apply_gate(ground.xyz, variance, elevation_map)
-        elevation_map.forget(result.released)
-        xyz, variance = ground.xyz[result.passed], variance[result.passed]
+        gone = np.concatenate([cleared, result.released])
+        elevation_map.forget(gone)
+        xyz = ground.xyz
+        if not result.passed.all():
+            xyz, variance = xyz[result.passed], variance[result.passed]
         used = elevation_map.add(xyz, variance, common)
         self._stamp, self._drive_id = max(self._stamp, stamp), self._drive_id or self._new_drive_id(stamp)
-        submap, error = self._add_to_submap(xyz, variance, result.released, T_map_robot, stamp)
+        submap, error = self._add_to_submap(xyz, variance, gone, T_map_robot, stamp)
         return CloudReport(
             points=len(points_sensor),
             used=used,
             outside=len(xyz) - used,
             held=len(ground.xyz) - len(xyz),
             released=len(result.released),
+            cleared=len(cleared),
             moved=moved,
             submap=submap,
             submap_error=error,
@@ -341,15 +352,27 @@ class MappingPipeline:
         return total, CommonError(float(np.mean(shared / total)), float(common.mean()), len(xyz))
 
     def _apply_gate(self, xyz: Array, variance: Array, elevation_map: ElevationMap) -> GateResult:
-        """Compare with a surface that is not too old; without gate or surface all points pass."""
-        config = self._config.gate
-        if config.enabled and self._stamp:
-            age = self._stamp - (self._surface.stamp if self._surface else 0)
-            if age >= config.refresh_period * NANOSECONDS:
-                self._look(elevation_map)
-        if not config.enabled or self._surface is None:
+        """Compare with the surface; without gate or surface all points pass."""
+        if not self._config.gate.enabled or self._surface is None:
             return GateResult(np.ones(len(xyz), dtype=bool), np.empty((0, 2)))
         return self._gate.apply(xyz, variance, self._surface, elevation_map.grid)
+
+    def _clear(
+        self, xyz: Array, sensor: Array, covariance: Array | None, elevation_map: ElevationMap
+    ) -> Array:
+        """Centres (K, 2) of the cells through which enough clouds have looked, where that is asked for."""
+        if not self._config.clearing.enabled or self._surface is None:
+            return np.empty((0, 2))
+        ray_std = ray_deviations(covariance, self._config.noise)
+        return self._clearing.apply(sensor, xyz, ray_std, self._surface, elevation_map.grid)
+
+    def _refresh_surface(self, elevation_map: ElevationMap) -> None:
+        """See to it that the surface that clouds are compared with is not too old."""
+        compares = self._config.gate.enabled or self._config.clearing.enabled
+        if compares and self._stamp:
+            age = self._stamp - (self._surface.stamp if self._surface else 0)
+            if age >= self._config.gate.refresh_period * NANOSECONDS:
+                self._look(elevation_map)
 
     def _look(self, elevation_map: ElevationMap, closely: bool = False) -> None:
         """Keep the surface as it is now, to compare points with and to know their incidence; approximately will do."""

@@ -21,11 +21,9 @@ from gpgmap_ros.closure import LoopCloser
 from gpgmap_ros.closure.acceptance import REJECTED_BY_REQUEST
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.mapping.submaps import Submap
+from gpgmap_ros.slam.hypotheses import PRIOR_ODDS, log_odds_of
 from gpgmap_ros.slam.session import Session, SessionError
 from gpgmap_ros.slam.trajectory import Trajectory
-
-LONE_PROBABILITY = 0.999
-"""Of a single closure that joins two runs: no other one agrees with it, and a robot compares many pairs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +97,9 @@ def merge(runs: Sequence[Path | str | Session], progress: Callable[[int, int], N
         notes.extend(reject_lone_closures(closer, members))
     together = largest_group(closer, members)
     if len(together) < 2:
-        raise SessionError(
-            f"no two of the runs share ground that could be recognised: {', '.join(m.name for m in members)}"
-        )
+        names = ", ".join(member.name for member in members)
+        text = f"no two of the runs share ground that could be recognised: {names}"
+        raise SessionError(text + best_comparison(closer, members, notes))
     apart = tuple(member for member in members if member not in together)
     if apart:
         closer = keep_members(closer, together)
@@ -137,25 +135,35 @@ def names_of(sessions: Sequence[Session]) -> list[str]:
 
 
 def reject_lone_closures(closer: LoopCloser, members: Sequence[Member]) -> list[str]:
-    """Take out closures that would join the newest run to another all alone, without being certain; what they are."""
+    """Take out closures that would join the newest run to another all alone, without being certain; what they are.
+
+    No other closure agrees with a single one. Its probability holds for a robot that compares forty pairs of different
+    places for one of the same; two runs that may share nothing were compared in more pairs, and each is one more chance
+    to be wrong.
+    """
     *others, newest = members
-    own, notes = set(newest.ids.values()), []
+    notes = []
     for other in others:
-        theirs = set(other.ids.values())
-        between = [
-            item
-            for item in closer.closures
-            if item.accepted
-            and ((item.a in own and item.b in theirs) or (item.a in theirs and item.b in own))
-        ]
-        if len(between) == 1 and between[0].probability < LONE_PROBABILITY:
-            lone = between[0]
+        sides = [set(newest.ids.values()), set(other.ids.values())]
+        between = [c for c in closer.closures if any(c.a in a and c.b in b for a, b in (sides, sides[::-1]))]
+        accepted = [closure for closure in between if closure.accepted]
+        if len(accepted) != 1:
+            continue
+        (lone,) = accepted
+        chance = lone_probability(lone.probability, len(between))
+        if chance < closer.config.accept_probability:
             closer.reject(lone.a, lone.b)
             notes.append(
-                f"one closure between {other.name} and {newest.name} is not used: it stands alone with probability"
-                f" {lone.probability:.3f}, {LONE_PROBABILITY:g} is needed"
+                f"one closure between {other.name} and {newest.name} is not used: it stands alone among {len(between)}"
+                f" comparisons, with probability {chance:.3f}, {closer.config.accept_probability:g} is needed"
             )
     return notes
+
+
+def lone_probability(probability: float, comparisons: int) -> float:
+    """Probability of the only closure among so many comparisons of two runs."""
+    odds = log_odds_of(probability) - float(np.log(PRIOR_ODDS * max(comparisons, 1.0 / PRIOR_ODDS)))
+    return float(1.0 / (1.0 + np.exp(-odds)))
 
 
 def largest_group(closer: LoopCloser, members: Sequence[Member]) -> list[Member]:
@@ -173,6 +181,19 @@ def largest_group(closer: LoopCloser, members: Sequence[Member]) -> list[Member]
 def anchor_of(member: Member) -> int:
     """A submap that is in the frame of the member's own map."""
     return member.ids[min(member.session.ids)]
+
+
+def best_comparison(closer: LoopCloser, members: Sequence[Member], notes: Sequence[str]) -> str:
+    """What came nearest to joining two runs, to be added to a sentence; empty where nothing was compared."""
+    if notes:
+        return f"; {notes[0]}"
+    owner = {new: (member.name, old) for member in members for old, new in member.ids.items()}
+    between = [item for item in closer.closures if owner[item.a][0] != owner[item.b][0]]
+    if not between:
+        return ""
+    best = max(between, key=lambda item: item.probability)
+    (a, number_a), (b, number_b) = owner[best.a], owner[best.b]
+    return f"; nearest came submap {number_a} of {a} and {number_b} of {b}: {best.reason}"
 
 
 def keep_members(closer: LoopCloser, members: Sequence[Member]) -> LoopCloser:

@@ -118,7 +118,9 @@ class Session:
             info for info in self.submaps.infos() if info.id in poses and info.id in self.closer.database
         ]
         footprints = Footprints.of(
-            [info.id for info in usable], [poses[info.id] for info in usable], [info.grid for info in usable]
+            [info.id for info in usable],
+            [poses[info.id] for info in usable],
+            [info.grid.bounds for info in usable],
         )
         config = config or self.config.localization
         return Localizer(self.closer.database, poses, footprints, self.closer.config, config)
@@ -221,13 +223,14 @@ def _in_map(store: SubmapStore, closer: LoopCloser, summary: dict[str, Any]) -> 
     rows = summary.get("drives") or []
     sessions = {row.get("session") for row in rows if isinstance(row, dict) and row.get("in_map")}
     infos = [info for info in store.infos() if info.id in closer]
-    named = frozenset(info.id for info in infos if info.session in sessions)
-    if named:
-        return named
+    anchor = next((info.id for info in infos if info.session in sessions), None)
+    if anchor is not None:  # and what has joined them since
+        return frozenset(info.id for info in infos if closer.one_frame(info.id, anchor))
     groups: list[list[int]] = []
     for info in infos:
         group = next((g for g in groups if closer.one_frame(g[0], info.id)), None)
         if group is None:
             groups.append(group := [])
         group.append(info.id)
-    return frozenset(max(groups, key=lambda group: len(group)) if groups else [])
+    groups.sort(key=len, reverse=True)  # stable: of equal ones the first
+    return frozenset(groups[0] if groups else [])

@@ -6,7 +6,8 @@ import numpy as np
 
 from gp_core.grid import Grid, GridPosterior
 from gpgmap_ros.config import GateConfig
-from gpgmap_ros.mapping.gate import GateResult, InnovationGate, PosteriorSnapshot, overlap
+from gpgmap_ros.mapping.cells import overlap
+from gpgmap_ros.mapping.gate import GateResult, InnovationGate, PosteriorSnapshot
 
 GRID = Grid((0.0, 0.0), (4, 6), 0.5)
 CONFIG = GateConfig(enabled=True, threshold=3.0, tolerance=0.2, confirmations=3)

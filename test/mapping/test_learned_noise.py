@@ -81,7 +81,7 @@ def test_a_map_without_points_and_one_without_learning() -> None:
     assert np.isnan(empty.gpgmap()[NOISE_VARIANCE]).all()
     with pytest.raises(ValueError, match="no points yet"):
         empty.measured_interval(np.zeros((1, 2)))
-    plain = ElevationMap(PLAIN, (0.0, 0.0))
+    plain = ElevationMap(dataclasses.replace(PLAIN, learn_noise=False), (0.0, 0.0))
     plain.add(measured(0, 3000), np.full(3000, STATED**2))
     assert NOISE_VARIANCE not in plain.gpgmap().layers
     low, high = plain.measured_interval(np.array([[0.0, 0.0]]), 0.6827)

@@ -28,7 +28,9 @@ from gpgmap_ros.storage.archive import read_archive, write_archive
 Array = NDArray[np.float64]
 
 CONFIG = Config(
-    mapping=MappingConfig(resolution=0.1, length_scale=0.5, relief_std=0.3, finest_std=0.001),
+    mapping=MappingConfig(
+        kernel="rbf", learn_noise=False, resolution=0.1, length_scale=0.5, relief_std=0.3, finest_std=0.001
+    ),
     submap=SubmapConfig(size=8.0, resolution=0.1, length_scale=0.5),
 )
 NOISE = 0.03

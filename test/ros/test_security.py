@@ -26,7 +26,7 @@ SECURITY_VARIABLES = ("ROS_SECURITY_ENABLE", "ROS_SECURITY_STRATEGY", "ROS_SECUR
 # Together they use every name that the node can use.
 VARIANTS = (
     ("-p", "pose_source:=tf", "-p", "use_sim_time:=true", "-p", "closure.publish_tf:=true"),
-    ("-p", "pose_source:=odometry"),
+    ("-p", "pose_source:=odometry", "-p", "gps.publish_tf:=true"),
 )
 
 

@@ -14,6 +14,7 @@ from gpgmap_ros.config import with_settings
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping.submaps import align_with_gravity
 from gpgmap_ros.slam import MappingPipeline, Session, SessionError
+from gpgmap_ros.slam.footprints import Footprints, shared_area
 from gpgmap_ros.slam.localization import Localization
 from gpgmap_ros.slam.localizer import LOST, SEARCHING, TRACKING
 from gpgmap_ros.slam.pose_belief import PoseBelief
@@ -146,8 +147,9 @@ def test_one_map_is_placed_at_once(session: Session) -> None:
     submap = session.submaps.load(3)
     place = session.localize(submap.gpgmap)
     assert place.accepted
-    assert place.submap == 3
-    assert np.allclose(place.T_map_query, session.poses[3], atol=0.05)
+    assert place.submap in (2, 3, 4)  # they overlap
+    assert np.allclose(place.T_map_query, session.poses[3], atol=0.3)
+    assert np.isfinite(place.covariance).all()
     prior = PosePrior(session.poses[3], np.eye(6))
     assert session.localize(submap.gpgmap, prior).accepted
 
@@ -202,3 +204,21 @@ def test_beliefs_fuse_as_gaussians_do() -> None:
     assert np.isclose(moved.covariance[1, 1], 1.0)  # a turn of 0.1 moves what is 10 m ahead by a metre
     back = moved.in_frame(lever)
     assert np.allclose(back.T, np.eye(4))
+
+
+def test_ground_that_is_mapped_again_adds_nothing_to_the_search() -> None:
+    lap = np.array([[20.0 * k, 0.0, 15.0] for k in range(10)])
+    once = Footprints(np.arange(10), lap)
+    often = Footprints(np.arange(500), np.tile(lap, (50, 1)))
+    assert once.cover() == list(range(10))
+    assert often.cover() == list(range(490, 500))  # the newest
+    small = Footprints(np.arange(2), np.array([[0.0, 0.0, 20.0], [1.0, 0.0, 5.0]]))
+    assert small.cover() == [0, 1]  # the newer one shows a part of the older
+
+
+def test_discs_share_the_area_between_their_arcs() -> None:
+    away, radii = np.array([0.0, 3.0, 10.0]), np.full(3, 2.0)
+    assert np.allclose(shared_area(away[[0, 2]], radii[:2], 2.0), [4.0 * np.pi, 0.0])
+    xy = np.stack(np.meshgrid(*2 * [np.linspace(-3.0, 5.0, 1601)]))
+    inside = (np.hypot(*xy) < 2.0) & (np.hypot(xy[0] - 3.0, xy[1]) < 2.0)
+    assert np.isclose(shared_area(away[1:2], radii[:1], 2.0)[0], inside.sum() * 0.005**2, rtol=0.01)

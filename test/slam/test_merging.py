@@ -17,7 +17,7 @@ from gpgmap_ros.config import with_settings
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.slam import Session, SessionError, merge
-from gpgmap_ros.slam.merging import Merged
+from gpgmap_ros.slam.merging import Merged, lone_probability
 
 A = StraightDrive((60.0, 60.0), 0.0, 33.0, seed=1)
 B = StraightDrive(
@@ -132,3 +132,9 @@ def test_a_merge_that_is_killed_leaves_nothing_by_that_name(runs: dict[str, Path
         child.wait()
     assert not (tmp_path / "both").exists()
     assert {name: files_in(path) for name, path in runs.items()} == before
+
+
+def test_a_lone_closure_counts_less_the_more_was_compared() -> None:
+    assert np.isclose(lone_probability(0.98, 10), 0.98)
+    assert np.isclose(lone_probability(0.98, 40), 0.98)
+    assert lone_probability(0.98, 400) < 0.95 < lone_probability(0.999, 400)

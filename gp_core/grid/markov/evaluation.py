@@ -47,10 +47,12 @@ def excess_pairs(w: Array, spacing: float) -> Array:
 
 @compiled(fastmath={"contract"})
 def at_cells(  # type: ignore[no-untyped-def]
-    block_y, w_y, pair_y, block_x, w_x, pair_x, strip, column, first, last,
+    block_y, w_y, pair_y, block_x, w_x, pair_x, strip, column, first, last, stale,
     means, covariances, unresolved, out_mean, out_variance,
 ):  # fmt: skip
     """Fill the cells of columns first ... last - 1 of the layers (K, 3, ny, nx) and (3, ny, nx).
+
+    stale: (J, I) blocks whose cells are out of date; the others are left as they are
 
     block_y, block_x: (ny,), (nx,); w_y, w_x: (ny, 2, 3), (nx, 2, 3) values and slopes
     pair_y, pair_x: (ny + 1, 2, 5), (nx + 1, 2, 5) of `excess_pairs`
@@ -62,6 +64,8 @@ def at_cells(  # type: ignore[no-untyped-def]
     near = np.empty(NEIGHBOURS)
     for iy in range(block_y.size):
         for ix in range(first, last):
+            if not stale[block_y[iy], block_x[ix]]:
+                continue
             j, i = block_y[iy], column[ix]
             own = covariances[strip[ix]]
             _functionals(w_y[iy], w_x[ix], w)

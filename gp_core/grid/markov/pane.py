@@ -59,8 +59,11 @@ class Pane:
         arrays = (self.means, self.covariances, self._stencil, self._right, *self._factors, *self._kept)
         return sum(array.nbytes for array in arrays)
 
-    def update(self, changed: Mask, s: Statistics, heights: Array, gain: float, workers: Workers) -> None:
-        """Solve for the data of the blocks (J, I) that changed. heights: (K, J, I, 6, 6)."""
+    def update(self, changed: Mask, s: Statistics, heights: Array, gain: float, workers: Workers) -> Mask:
+        """Solve for the data of the blocks (J, I) that changed; (n_y, n_x) which coefficients were solved again.
+
+        heights: (K, J, I, 6, 6)
+        """
         touched = self._take_data(changed, s, heights, gain, workers)
         dirty = np.zeros(len(self.plan.jobs), dtype=np.bool_)
         dirty[np.unique(self.plan.job_of[touched])] = True
@@ -74,6 +77,7 @@ class Pane:
             chosen = [int(k) for k in stage if dirty[k] or self._moved(int(k), visited)]
             visited[chosen] = True
             workers.run(self._substitute, [(k, shared) for k in chosen])
+        return np.asarray(visited[self.plan.job_of].reshape(self.plan.size))
 
     def _take_data(
         self, changed: Mask, s: Statistics, heights: Array, gain: float, workers: Workers

@@ -66,7 +66,8 @@ class MarkovSurface:
         self._mean_layers = np.zeros((self.right_hand_sides, VALUE_AND_SLOPES, *self.grid.shape))
         self._variance_layers = np.empty((VALUE_AND_SLOPES, *self.grid.shape))
         self._heights: Array | None = None
-        self._undrawn = True
+        self._stale: Mask = np.ones((self.y.count, self.x.count), dtype=np.bool_)
+        """(J, I) blocks whose cells are to be drawn."""
 
     @property
     def nbytes(self) -> int:
@@ -98,12 +99,13 @@ class MarkovSurface:
                 self._heights = np.zeros((self.right_hand_sides, *s.heights.shape))
             with single_threaded_blas():
                 for part in self._parts():
-                    part.pane.update(self._changed, s, self._heights, gain, self.workers)
+                    solved = part.pane.update(self._changed, s, self._heights, gain, self.workers)
                     part.copy(self.means[0], self.covariances[0])
+                    part.mark(solved, self._stale)
             information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
             self._unresolved = self.fronts.prior.unresolved_at(information)
+            self._stale |= self._changed
             self._changed[:] = False
-            self._undrawn = True
         self.draw_cells()
 
     def _parts(self) -> list[_Part]:
@@ -161,7 +163,7 @@ class MarkovSurface:
     def take(self, coefficients: Array) -> None:
         """Use these coefficients (K, J + 2, I + 2) of the window as means."""
         self.means[0] = coefficients
-        self._undrawn = True
+        self._stale[:] = True
 
     @property
     def unresolved_variance(self) -> Array:
@@ -171,7 +173,7 @@ class MarkovSurface:
 
     def draw_cells(self) -> None:
         """Bring the layers up to date with the coefficients."""
-        if not self._undrawn:
+        if not self._stale.any():
             return
         block_x = self._cells_x[0]
         strip = np.zeros_like(block_x)
@@ -179,12 +181,12 @@ class MarkovSurface:
         self.workers.run(
             at_cells,
             [
-                (*self._cells_y, *self._cells_x, strip, block_x, a, b, self.means, self.covariances,
+                (*self._cells_y, *self._cells_x, strip, block_x, a, b, self._stale, self.means, self.covariances,
                  self._unresolved, self._mean_layers, self._variance_layers)
                 for a, b in itertools.pairwise(parts)
             ],
         )  # fmt: skip
-        self._undrawn = False
+        self._stale[:] = False
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,17 @@ class _Part:
         here = tuple(slice(piece.core - piece.first, piece.end - piece.first) for piece in (self.y, self.x))
         means[:, *there] = self.pane.means[:, *here]
         covariances[there] = self.pane.covariances[here]
+
+    def mark(self, solved: Mask, blocks: Mask) -> None:
+        """Mark the blocks (J, I) that meet coefficients (n_y, n_x) of the pane which were solved again."""
+        rows, columns = blocks.shape
+        there = np.zeros((rows + DEGREE, columns + DEGREE), dtype=np.bool_)
+        here = slice(self.y.core - self.y.first, self.y.end - self.y.first)
+        across = slice(self.x.core - self.x.first, self.x.end - self.x.first)
+        there[self.y.core : self.y.end, self.x.core : self.x.end] = solved[here, across]
+        for dy in range(ORDER):
+            for dx in range(ORDER):
+                blocks |= there[dy : dy + rows, dx : dx + columns]
 
 
 def _cut(count: int) -> list[_Piece]:

@@ -25,8 +25,10 @@ it is estimated from the residuals, with care for five things that would make Si
 The fewer independent cells hold the pose, the less linear its error is in theirs: Sigma is grown by 1 + (FEW /
 cells)^2, the one constant that was chosen by looking at errors.
 
-Errors that are common to a whole map leave no residual: georeference, sensor mount, drift within the submap. They can't
-be seen in a pair, and `common_error` is added for them.
+Maps are bent by the drift of the odometry while they were made; part of that leaves no residual. deformation.py
+estimates its amplitude from the part that does. What is left of the residuals when the bending is taken off is the
+noise above. Two more errors leave no residual: a mean change of height between two visits, which is as uncertain as
+what varies of it, and what a whole georeferenced map shares, for which `common_error` is added.
 """
 
 from __future__ import annotations
@@ -39,6 +41,16 @@ from scipy.ndimage import gaussian_filter
 from gp_core.arrays import Array
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.registration.correlation import half_spectrum_weights
+from gpgmap_ros.closure.registration.deformation import (
+    LARGEST_DRIFT,
+    Patterns,
+    bend_residuals,
+    compute_jacobians,
+    estimate_amplitude,
+    fit_bending,
+    residual_patterns,
+    trust,
+)
 from gpgmap_ros.closure.registration.overlay import Overlay, crop, overlay_maps
 from gpgmap_ros.closure.registration.refinement import INDEPENDENT_STRIDE, NU, Alignment
 from gpgmap_ros.closure.registration.registration_map import RegistrationMap
@@ -55,6 +67,10 @@ MIN_GAIN = 0.2
 """Of the information of all cells that is left in any direction, whatever their residuals and errors of slopes."""
 FEW = 10.0
 """Independent cells: where so many hold a pose, its variance is doubled."""
+COMMON_METRES, COMMON_RESIDUALS = 0.06, 2.0
+"""The error that a georeferenced map shares, at most: metres (and cells), and root mean squares of the residuals."""
+CHANGE = 1.0
+"""Standard deviation of the mean change of height between two visits, over what varies of it: snow fills hollows."""
 COMMON_SHARES = np.array([1.0, 1.0, 0.7, 0.12, 0.12, 0.22])
 """Of `common_error`, in x, y, z, roll, pitch and yaw, angles times the lever: as two flight lines differ."""
 
@@ -68,49 +84,70 @@ def compute_covariance(
     mask = over.weight > 0.0
     root = np.where(mask, 1.0 / np.sqrt(alignment.scale * np.where(mask, over.variance, 1.0)), 0.0)
     sides = [
-        root * compute_jacobians(over, slope, alignment) for slope in (over.source_slope, over.target_slope)
+        root * compute_jacobians(over.points, slope, alignment.centre)
+        for slope in (over.source_slope, over.target_slope)
     ]
-    X = 0.5 * (sides[0] + sides[1])
-    psi, gain = influence(root * over.residual)
-    gain = np.where(mask, gain, 0.0)
-    A = bound_information(inner_products(X, X), inner_products(gain * sides[0], sides[1]))
+    X, u = 0.5 * (sides[0] + sides[1]), root * over.residual
     weight = INDEPENDENT_STRIDE**2 * np.deg2rad(config.tilt_std) ** -2.0
     prior = np.diag([0.0, 0.0, 0.0, weight, weight, 0.0])
+    patterns = residual_patterns(
+        root * bend_residuals(alignment, source, target, over, config),
+        X,
+        np.where(mask, trust(u), 0.0),
+        prior,
+    )
+    driven = len(source.way) > 1 and len(target.way) > 1
+    amplitude = bending_amplitude(u, X, patterns, mask, driven)
+    fit = fit_bending(u, X, patterns, mask, np.sqrt(amplitude))
+    size = np.sqrt(fit.scale)
+    psi, gain = influence(fit.rest / size)
+    psi, gain = size * psi, np.where(mask, gain, 0.0)
+    A = bound_information(inner_products(X, X), inner_products(gain * sides[0], sides[1]))
     inverse: Array = np.asarray(np.linalg.inv(A + prior + 1e-9 * np.diag(np.diag(A))))
     spread = local_spread(psi, mask)
     B, correlated_cells = score_covariance(X, gain, psi, spread, mask, inverse)
-    sigma = inverse @ (B + INDEPENDENT_STRIDE**2 * prior) @ inverse
     held_by = max(participation(np.sum((X[:2] * spread) ** 2, axis=0)) / correlated_cells, 1.0)
+    sigma = inverse @ (B + fit.scale * INDEPENDENT_STRIDE**2 * prior) @ inverse
     sigma *= 1.0 + (FEW / held_by) ** 2
-    return add_common_error(0.5 * (sigma + sigma.T), over, mask, alignment, target, config)
+    rest = np.divide(fit.rest, root, out=np.zeros_like(root), where=mask)
+    rms = float(np.sqrt(np.sum(over.weight * rest**2) / np.sum(over.weight)))
+    sigma += amplitude * patterns.P @ patterns.P.T
+    common = common_error(rms, target.resolution, driven, config)
+    shares = COMMON_SHARES / np.array([1.0, 1.0, 1.0, *[lever_of(over, mask, alignment)] * 3])
+    sigma[2, 2] += (CHANGE * rms) ** 2
+    return 0.5 * (sigma + sigma.T) + np.diag((common * shares) ** 2)
 
 
-def add_common_error(
-    sigma: Array,
-    over: Overlay,
-    mask: Mask,
-    alignment: Alignment,
-    target: RegistrationMap,
-    config: ClosureConfig,
-) -> Array:
-    """The covariance with the errors that leave no residual."""
+def common_error(rms: float, resolution: float, driven: bool, config: ClosureConfig) -> float:
+    """Of the position, in cells, that leaves no residual. rms: of the residuals of heights, in cells.
+
+    What a drive made stands in the frame of its odometry, whose errors are those of the bending.
+    """
+    if config.common_error >= 0.0:
+        return config.common_error / resolution
+    return 0.0 if driven else min(COMMON_METRES / resolution, COMMON_METRES, COMMON_RESIDUALS * rms)
+
+
+def bending_amplitude(u: Array, X: Array, patterns: Patterns, mask: Mask, driven: bool) -> float:
+    """tau^2 of the bending of both maps, against the noise that the autocovariance of the other residuals implies."""
+    fit = fit_bending(u, X, patterns, mask, LARGEST_DRIFT)
+    psi = np.sqrt(fit.scale) * influence(fit.rest / np.sqrt(fit.scale))[0]
+    nothing = np.zeros((len(patterns.E), len(patterns.E)))
+    noise, _ = score_covariance(patterns.E, 0.0, psi, local_spread(psi, mask), mask, nothing)
+    scores = fit.amplitudes + inner_products(patterns.E, psi[None])[:, 0]
+    return estimate_amplitude(scores, noise, patterns.sizes, driven)
+
+
+def lever_of(over: Overlay, mask: Mask, alignment: Alignment) -> float:
+    """Distance of the shared cells from their middle: a rotation moves them by as much."""
     apart = over.points[:2, mask] - alignment.centre[:2, None]
-    lever = float(np.sqrt(np.mean(np.sum(apart**2, axis=0))))  # a rotation moves the cells by its lever
-    shares = COMMON_SHARES / np.array([1.0, 1.0, 1.0, lever, lever, lever])
-    return sigma + np.diag((config.common_error / target.resolution * shares) ** 2)
+    return float(np.sqrt(np.mean(np.sum(apart**2, axis=0))))
 
 
 def influence(u: Array) -> tuple[Array, Array]:
     """psi and psi' of Student's t: how much a normalised residual pulls, and how that changes with it."""
     squared = u * u
     return (NU + 1.0) / (NU + squared) * u, (NU + 1.0) * (NU - squared) / (NU + squared) ** 2
-
-
-def compute_jacobians(over: Overlay, slope: Array, alignment: Alignment) -> Array:
-    """J (6, rows, columns) of every cell, for a surface of these slopes (2, rows, columns)."""
-    gx, gy = slope
-    d = over.points - alignment.centre[:, None, None]
-    return np.stack([-gx, -gy, np.ones_like(gx), d[1] + gy * d[2], -d[0] - gx * d[2], gx * d[1] - gy * d[0]])
 
 
 def inner_products(a: Array, b: Array) -> Array:

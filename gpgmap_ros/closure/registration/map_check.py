@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpgmap_ros.closure.registration.registration_map import FIELDS, RegistrationMap
+from gpgmap_ros.closure.registration.registration_map import FIELDS, WAY_POINTS, RegistrationMap
 from gpgmap_ros.mapping.plausible import FARTHEST, check_number
 
 SMALLEST_CELL, LARGEST_CELL = 1e-4, 1e4
@@ -54,4 +54,9 @@ def check_map(surface: RegistrationMap) -> None:
             raise ValueError(f"its {name} is {place.dtype} {place.shape}, expected two numbers")
         if not ((place >= low) & (place <= high)).all():
             raise ValueError(f"its {name} is out of range")
+    way = surface.way
+    if way.ndim != 2 or way.shape[1:] != (2,) or len(way) > WAY_POINTS or way.dtype != np.float64:
+        raise ValueError(f"its way is {way.dtype} {way.shape}, expected at most {WAY_POINTS} places")
+    if not (np.abs(way) * resolution <= FARTHEST).all():
+        raise ValueError("its way is out of range")
     check_number(surface.radius, "its radius", 0.0, math.hypot(*shape))

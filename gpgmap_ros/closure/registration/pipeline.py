@@ -46,9 +46,9 @@ from gpgmap_ros.mapping import GPGMap
 
 MAX_VERIFIED = 4
 """Candidates that are refined to the end and verified."""
-MAX_SELF_SIMILARITY = 25.0
+MAX_SELF_SIMILARITY = 120.0
 """Nats: where even this much would not change the decision, self-similarity is not measured. Crossing ditches have
-17."""
+75."""
 NOTABLE_LOSS = 1.0
 """In log odds: a self-similarity that costs more is named."""
 

@@ -34,22 +34,21 @@ from gpgmap_ros.closure.registration.refinement import Alignment
 from gpgmap_ros.closure.registration.registration_map import RegistrationMap
 from gpgmap_ros.closure.registration.verification import (
     MAX_CELLS,
-    correlate_fields,
-    remove_trend,
+    correlate_octaves,
     select_fields,
     trust_weights,
 )
 from gpgmap_ros.closure.types import Evidence
 
-INTERCEPT, WEIGHTS = -1.5, np.array([12.2, 0.39, 3.6, 1.5])
+INTERCEPT, WEIGHTS = -8.3, np.array([4.6, 0.37, 0.29, 3.6, 1.2])
 """Of the logistic function of `terms`, from ground that repeats itself and pairs that noise makes hard (--calibrate of
 benchmark/closure_pairs.py), for a robot that compares forty pairs of different places for one of the same."""
-MAX_RATIO, MAX_SURPLUS, MAX_WHITE_CELLS, MIN_NOISE = 1.22, 25.0, 300.0, 0.01
+MIN_RATIO, MAX_RATIO, MAX_WHITE_CELLS, MIN_NOISE = 0.1, 1.22, 300.0, 0.01
 """Where more of a term says no more."""
+CLEAR_SURPLUS, MAX_SURPLUS = 25.0, 100.0
+"""Nats: up to the first a wrong pose may come, beyond it a nat counts less, beyond the second not at all."""
 REFERENCE_CELLS, REFERENCE_NOISE = 50.0, 0.1
 """Where the terms of n_z and of noise change their signs."""
-OCTAVES = 3
-"""Of the slopes, below `detail_cells`: from 6 to 3, to 1.5, and 0.75 cells, where a GP's map has no more to say."""
 MIN_RIVAL_LOG_ODDS = -3.0
 """Log odds from which on a pose counts as a rival: below, it is wrong in 95 of 100 cases whatever the others are."""
 
@@ -64,14 +63,16 @@ class VerifiedPose:
 
 
 def terms(found: Evidence, config: ClosureConfig, self_similarity: float = 0.0) -> Array:
-    """(4,) what the probability depends on: log ratio, surplus, log n_z, log 1/s, none beyond where it says more.
+    """(5,) what the probability depends on: log ratio, surplus in two parts, log n_z, log 1/s, each within its limits.
 
     self_similarity: nats that a wrong pose reaches beyond chance on this ground
     """
-    ratio = np.log(min(max(found.ratio, 1e-12), MAX_RATIO)) if compares_scales(config) else 0.0
+    ratio = np.log(min(max(found.ratio, MIN_RATIO), MAX_RATIO)) if compares_scales(config) else 0.0
     surplus = min(found.surplus - self_similarity, MAX_SURPLUS)
+    more = max(surplus - CLEAR_SURPLUS, 0.0)
     white = np.log(min(max(found.white, 1.0), MAX_WHITE_CELLS) / REFERENCE_CELLS)
-    return np.array([ratio, surplus, white, np.log(REFERENCE_NOISE / max(found.noise_share, MIN_NOISE))])
+    noise = np.log(REFERENCE_NOISE / max(found.noise_share, MIN_NOISE))
+    return np.array([ratio, surplus - more, more, white, noise])
 
 
 def log_odds(found: Evidence, config: ClosureConfig, self_similarity: float = 0.0) -> float:
@@ -81,7 +82,7 @@ def log_odds(found: Evidence, config: ClosureConfig, self_similarity: float = 0.
 
 def ranking_score(found: Evidence, config: ClosureConfig) -> float:
     """By which the best of several poses is chosen: here more evidence always counts for more."""
-    return log_odds(found, config) + float(WEIGHTS[1]) * max(found.surplus - MAX_SURPLUS, 0.0)
+    return log_odds(found, config) + float(WEIGHTS[2]) * max(found.surplus - MAX_SURPLUS, 0.0)
 
 
 def compute_octaves(
@@ -96,17 +97,7 @@ def compute_octaves(
     over = overlay_maps(alignment, source, target, config, stride)
     over = crop(over, over.weight > 0.0)
     w = trust_weights(over, found.slope_scale)
-    inside = w > 0.0
-    a, b = select_fields(over, config)
-    out = []
-    for octave in range(OCTAVES):
-        blur = config.detail_cells / stride / 2.0**octave
-        finer_a, finer_b = remove_trend(w, a, blur), remove_trend(w, b, blur)
-        out.append(
-            correlate_fields(w, np.where(inside, a - finer_a, 0.0), np.where(inside, b - finer_b, 0.0))
-        )
-        a, b = finer_a, finer_b
-    return np.array([*out, correlate_fields(w, a, b)])
+    return correlate_octaves(w, *select_fields(over, config), config.detail_cells / stride)[0]
 
 
 def compare_fits(rival: Array, best: Array) -> float:

@@ -30,7 +30,8 @@ WELL_OBSERVED = 10.0
 """A cell whose gradient variance is this many times that of a well observed one counts half."""
 UNSEEN = 50.0
 """Beyond this many times the GP extrapolates, with an error that grows faster than its variance: left out."""
-
+WAY_POINTS = 6
+"""Of the way in a map: between them the odometry drifts."""
 
 WEIGHT, HEIGHT, SLOPE_X, SLOPE_Y, HEIGHT_VARIANCE, SLOPE_VARIANCE = range(6)
 """Numbers of the fields of a RegistrationMap in `RegistrationMap.fields`."""
@@ -47,6 +48,7 @@ class RegistrationMap:
     origin: (2,) metres, centre of cell (0, 0); base: metres, height that was subtracted
     centre: (2,) x and y of the middle of the trusted cells, in cells from the centre of cell (0, 0)
     radius: of the trusted cells around `centre`, in cells; area: sum of the weights
+    way: (K, 2) x and y of the robot in cells, at most WAY_POINTS of equal distance; empty where no way is known
     fields: (6, rows, columns) the fields above in one array, of which they are views: inner loops that take one array
         instead of six are compiled sooner
     """
@@ -63,6 +65,7 @@ class RegistrationMap:
     centre: Array
     radius: float
     area: float
+    way: Array = field(default_factory=lambda: np.zeros((0, 2)), repr=False)
     fields: Field = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +127,18 @@ def make_registration_map(map_: GPGMap, config: ClosureConfig) -> RegistrationMa
         centre=centre,
         radius=float(np.hypot(columns - centre[0], rows - centre[1]).max()),
         area=area,
+        way=thin_way((map_.way[:, :2] - np.array(map_.grid.origin)) / h - 0.5),
     )
+
+
+def thin_way(way: Array) -> Array:
+    """At most WAY_POINTS points of equal distance along a way (K, 2); none where it does not move."""
+    steps = np.hypot(*np.diff(way, axis=0).T) if len(way) > 1 else np.zeros(0)
+    driven = np.concatenate([[0.0], np.cumsum(steps)])
+    if not (np.isfinite(driven[-1]) and driven[-1] > 1.0):
+        return np.zeros((0, 2))
+    at = np.linspace(0.0, driven[-1], min(WAY_POINTS, max(len(way), 3)))
+    return np.stack([np.interp(at, driven, part) for part in way.T], axis=1)
 
 
 def require(objection: str) -> None:

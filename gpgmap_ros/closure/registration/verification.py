@@ -43,6 +43,14 @@ from scipy.ndimage import gaussian_filter
 from gp_core.arrays import Array
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.registration.correlation import half_spectrum_weights
+from gpgmap_ros.closure.registration.deformation import (
+    LARGEST_DRIFT,
+    bend_residuals,
+    compute_jacobians,
+    fit_bending,
+    residual_patterns,
+    trust,
+)
 from gpgmap_ros.closure.registration.overlay import Overlay, crop, overlay_maps
 from gpgmap_ros.closure.registration.prior import SearchPrior
 from gpgmap_ros.closure.registration.refinement import NU, Alignment
@@ -52,6 +60,8 @@ from gpgmap_ros.closure.types import Evidence
 MAX_CELLS = 4000
 """Above this many shared cells every second one is enough: slopes are smooth over two cells."""
 EM_STEPS = 12
+OCTAVES = 3
+"""Of the slopes, below `detail_cells`: from 6 to 3, to 1.5, and 0.75 cells, where a GP's map has no more to say."""
 SHIFTS = 1.3
 """Radius of the shifts that the search allows, in radii of a map: beyond, equal discs share less than a fifth."""
 
@@ -77,21 +87,22 @@ def compute_evidence(
     over = crop(over, shared)
     shared = over.weight > 0.0
     slope_residual = np.sum((over.source_slope - over.target_slope) ** 2, axis=0)
-    height_scale = estimate_scale(over.residual[shared] ** 2 / over.variance[shared], 1)
+    straight, bend = take_off_bending(alignment, source, target, over, config)
+    height_scale = estimate_scale(straight[shared] ** 2 / over.variance[shared], 1)
     slope_scale = estimate_scale(slope_residual[shared] / over.slope_variance[shared], 2)
     w = trust_weights(over, slope_scale)
     a, b = select_fields(over, config)
     blur = config.detail_cells / stride
-    bands = [
-        correlate_fields(w, a, b),
-        correlate_fields(w, remove_trend(w, a, blur), remove_trend(w, b, blur)),
-    ]
+    octaves, detail = correlate_octaves(w, a, b, blur)
+    bands = [correlate_fields(w, a, b), detail]
     evidences = [likelihood_ratio(rho, n) for rho, n in bands]
+    evidences.append(sum(likelihood_ratio(rho, n) for rho, n in octaves))
+    counts = [bands[0][1], bands[1][1], float(np.sum(octaves[:, 1]))]
     radius = 0.5 * (source.radius + target.radius)
     mahalanobis_sq = prior_mahalanobis_sq(alignment, target, expected) if expected else 0.0
     surplus = [
         value - log_chance(cells * stride**2 / max(n, 1e-9), radius, mahalanobis_sq, expected)
-        for value, (_, n) in zip(evidences, bands, strict=True)
+        for value, n in zip(evidences, counts, strict=True)
     ]
     best = int(np.argmax(surplus))
     total = float(over.weight.sum())
@@ -107,14 +118,48 @@ def compute_evidence(
         height_scale=height_scale,
         slope_scale=slope_scale,
         ratio=slope_scale / height_scale,
-        white=count_independent(w, over.residual[None]),
+        white=count_independent(w, straight[None]),
         noise_share=noise_share(over, slope_scale),
         height_rms=float(np.sqrt(np.sum(over.weight * over.residual**2) / total)),
         slope_rms=float(np.sqrt(np.sum(over.weight * slope_residual) / total)),
         tilt=float(np.rad2deg(np.hypot(alignment.R[0, 2], alignment.R[1, 2]))),
         converged=alignment.converged,
         mahalanobis_sq=mahalanobis_sq,
+        bend=bend,
+        height_change=slow_change(over, blur),
     )
+
+
+def take_off_bending(
+    alignment: Alignment,
+    source: RegistrationMap,
+    target: RegistrationMap,
+    over: Overlay,
+    config: ClosureConfig,
+) -> tuple[Array, float]:
+    """Residuals of the heights without what drift inside the maps explains, and how much drift that takes.
+
+    The drift in units of what `drift_*` states: the root mean square of the patterns' amplitudes
+    """
+    mask = over.weight > 0.0
+    scale = estimate_scale(over.residual[mask] ** 2 / over.variance[mask], 1)
+    root = np.where(mask, 1.0 / np.sqrt(scale * np.where(mask, over.variance, 1.0)), 0.0)
+    u = root * over.residual
+    slope = 0.5 * (over.source_slope + over.target_slope)
+    X = root * compute_jacobians(over.points, slope, alignment.centre)
+    H = root * bend_residuals(alignment, source, target, over, config)
+    prior = np.diag(np.array([0.0, 0.0, 0.0, 1.0, 1.0, 0.0]) * np.deg2rad(config.tilt_std) ** -2.0)
+    patterns = residual_patterns(H, X, np.where(mask, trust(u), 0.0), prior)
+    fit = fit_bending(u, X, patterns, mask, LARGEST_DRIFT)
+    straight = np.divide(fit.rest, root, out=np.zeros_like(root), where=mask)
+    return straight, float(np.sqrt(np.mean((fit.amplitudes / patterns.sizes) ** 2)))
+
+
+def slow_change(over: Overlay, blur: float) -> float:
+    """Root mean square of the height difference that varies slowly: snow, a wet season; in cells."""
+    w = over.weight
+    smooth = over.residual - remove_trend(w, over.residual[None], blur)[0]
+    return float(np.sqrt(np.sum(w * smooth**2) / np.sum(w)))
 
 
 def trust_weights(over: Overlay, slope_scale: float) -> Array:
@@ -224,8 +269,25 @@ def spectrum_energy(spectrum: NDArray[np.inexact], shape: list[int]) -> float:
 def remove_trend(w: Array, a: Array, blur: float) -> Array:
     """The fields less their weighted mean over `blur` cells."""
     total = np.maximum(gaussian_filter(w, blur, mode="constant", truncate=3.0), 1e-9)
-    trend = [gaussian_filter(w * part, blur, mode="constant", truncate=3.0) / total for part in a]
-    return np.where(w > 0.0, a - np.stack(trend), 0.0)
+    trend = [gaussian_filter(w * part, blur, mode="constant", truncate=3.0) for part in a]
+    return np.where(w > 0.0, a - np.stack(trend) / total, 0.0)
+
+
+def correlate_octaves(w: Array, a: Array, b: Array, blur: float) -> tuple[Array, tuple[float, float]]:
+    """(OCTAVES + 1, 2) rho and n of two fields coarser than `blur` cells, of each octave below, and of the rest.
+
+    And rho and n of all that is finer than `blur`.
+    """
+    both, half = np.concatenate([a, b]), len(a)
+    out = []
+    for octave in range(OCTAVES):
+        finer = remove_trend(w, both, blur / 2.0**octave)
+        coarser = np.where(w > 0.0, both - finer, 0.0)
+        out.append(correlate_fields(w, coarser[:half], coarser[half:]))
+        both = finer
+        if octave == 0:
+            detail = correlate_fields(w, both[:half], both[half:])
+    return np.array([*out, correlate_fields(w, both[:half], both[half:])]), detail
 
 
 def likelihood_ratio(rho: float, n: float) -> float:

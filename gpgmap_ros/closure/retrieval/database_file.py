@@ -7,7 +7,7 @@ import io
 import json
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,9 +21,10 @@ from gpgmap_ros.storage.atomic import atomic_write
 from gpgmap_ros.storage.untrusted import array_sizes, check_declared, open_regular, read_array
 
 MAGIC: Final = b"GPGMAP-CLOSURE\n"
-VERSION: Final = 1
+VERSION: Final = 2
+"""1 had no ways: such maps count as made by anything."""
 HEADER: Final = struct.Struct("<IQ32s")  # version, length of the content, its SHA-256
-ARRAYS = (*FIELDS, "origin", "centre")
+ARRAYS = (*FIELDS, "origin", "centre", "way")
 NAMES = "names"
 NUMBERS = ("resolution", "base", "radius", "area")
 
@@ -79,9 +80,9 @@ def read_content(path: Path) -> bytes:
     if len(data) < start:
         raise DatabaseError(f"{path}: damaged: it ends within its header. Restore it from a copy")
     version, length, digest = HEADER.unpack(data[len(MAGIC) : start])
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise DatabaseError(
-            f"{path}: written in version {version} of the format, this program reads version {VERSION}"
+            f"{path}: written in version {version} of the format, this program reads versions up to {VERSION}"
         )
     content = data[start:]
     if len(content) != length or hashlib.sha256(content).digest() != digest:
@@ -102,23 +103,24 @@ def decode_maps(content: bytes) -> dict[str, RegistrationMap]:
             raise ValueError("its names are no list of texts")
         if len(set(names)) != len(names):
             raise ValueError("two of its submaps have the same name")
-        if len(sizes) != 1 + len(names) * (1 + len(ARRAYS)):
+        ways = sum(name.endswith("/way") for name in sizes)
+        if ways not in (0, len(names)) or len(sizes) != 1 + ways + len(names) * len(ARRAYS):
             raise ValueError(f"it has {len(sizes)} arrays for {len(names)} submaps")
         maps = {}
         for k, name in enumerate(names):
             try:
-                maps[name] = decode_map(archive, k)
+                maps[name] = decode_map(archive, k, ARRAYS if ways else ARRAYS[:-1])
             except ValueError as error:
                 raise ValueError(f"submap '{shorten(name)}': {error}") from error
     return maps
 
 
-def decode_map(archive: zipfile.ZipFile, k: int) -> RegistrationMap:
-    """Map number k; ValueError where its numbers cannot be those of a map."""
+def decode_map(archive: zipfile.ZipFile, k: int, names: Sequence[str]) -> RegistrationMap:
+    """Map number k with the arrays of these names; ValueError where its numbers cannot be those of a map."""
     values = read_array(archive, f"{k}/numbers")
     if values.shape != (len(NUMBERS),) or values.dtype != np.float64:
         raise ValueError(f"its numbers are {values.dtype} {values.shape}")
-    arrays: dict[str, Any] = {key: read_array(archive, f"{k}/{key}") for key in ARRAYS}
+    arrays: dict[str, Any] = {key: read_array(archive, f"{k}/{key}") for key in names}
     check_fields(arrays)
     map_ = RegistrationMap(**arrays, **dict(zip(NUMBERS, values.tolist(), strict=True)))
     check_map(map_)

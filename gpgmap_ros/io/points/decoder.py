@@ -35,10 +35,14 @@ class NoneOfClass(ValueError):
 
 
 class LasDecoder:
-    """Starts the process with the first request. largest_mb: the most memory it has held, as far as it has said so"""
+    """Starts the process with the first request.
+
+    largest_mb: the most memory it has held; processor_seconds: of all requests that it has answered to their end
+    """
 
     def __init__(self) -> None:
         self.largest_mb = 0.0
+        self.processor_seconds = 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
         self._lock = threading.Lock()
@@ -82,7 +86,9 @@ class LasDecoder:
                 while True:
                     kind, content = self._frame(process)
                     if kind == END:
-                        self.largest_mb = max(self.largest_mb, json.loads(content)["largest_mb"])
+                        spent = json.loads(content)
+                        self.largest_mb = max(self.largest_mb, spent["largest_mb"])
+                        self.processor_seconds += spent["processor_seconds"]
                         finished = True
                         return
                     if kind in (NONE, FAILURE):

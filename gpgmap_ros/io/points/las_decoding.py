@@ -81,7 +81,7 @@ def main() -> None:
     out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     for line in sys.stdin:
         request = json.loads(line)
-        path = Path(request["path"])
+        path, begin = Path(request["path"]), time.process_time()
         limit_memory(path)
         try:
             if request["do"] == "open":
@@ -89,7 +89,8 @@ def main() -> None:
             else:
                 for xyz in decode_points(path, request["classes"], Places(**request["places"])):
                     send(out, POINTS, xyz.data)
-            send(out, END, json.dumps({"largest_mb": largest_mb()}).encode())
+            spent = {"largest_mb": largest_mb(), "processor_seconds": time.process_time() - begin}
+            send(out, END, json.dumps(spent).encode())
         except BrokenPipeError:
             return
         except BaseException as error:  # a panic of the native decoder is no Exception

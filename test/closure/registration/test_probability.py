@@ -10,7 +10,6 @@ from fractal_world import World
 
 from gpgmap_ros.closure import ClosureConfig, register
 from gpgmap_ros.closure.registration.probability import (
-    OCTAVES,
     VerifiedPose,
     compare_fits,
     log_odds,
@@ -20,6 +19,7 @@ from gpgmap_ros.closure.registration.probability import (
 )
 from gpgmap_ros.closure.registration.refinement import Alignment
 from gpgmap_ros.closure.registration.registration_map import make_registration_map
+from gpgmap_ros.closure.registration.verification import OCTAVES
 from gpgmap_ros.closure.types import Evidence
 
 CONFIG = ClosureConfig(threads=1)
@@ -35,7 +35,7 @@ def found(pair: tuple) -> Evidence:
 def test_more_evidence_never_lowers_the_odds(found: Evidence) -> None:
     for change in ({"surplus": 5.0}, {"ratio": 0.5}, {"white": 20.0}, {"noise_share": 0.3}):
         assert log_odds(replace(found, **change), CONFIG) <= log_odds(found, CONFIG)
-    assert terms(found, CONFIG).shape == (4,)
+    assert terms(found, CONFIG).shape == (5,)
     assert log_odds(found, CONFIG, self_similarity=1000.0) < log_odds(found, CONFIG)
 
 

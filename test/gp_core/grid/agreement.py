@@ -1,4 +1,4 @@
-"""How near two solutions of one map must be: what docs/grid_gp.md promises, section 7.
+"""How near two solutions of one map must be: what docs/grid_gp.md promises, section 8.
 
 On one machine the same calls give the same bits. Everything else (another CPU, another grouping of the tiles, another
 order of the points) rounds float32 factors differently, and agrees as stated here.

@@ -1,0 +1,269 @@
+"""Two surveys by name into a folder that says what changed: `gpgmap compare`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpgmap_ros.apps.maps import MAX_POINTS, fit_resolution, open_map
+from gpgmap_ros.apps.results import describe_origin
+from gpgmap_ros.arrays import Array
+from gpgmap_ros.change import Comparison, compare_maps
+from gpgmap_ros.change.alignment import PARAMETERS
+from gpgmap_ros.change.comparison import DRAWS, LEVEL
+from gpgmap_ros.closure import register
+from gpgmap_ros.config import Config
+from gpgmap_ros.geometry import apply
+from gpgmap_ros.io.geotiff import Crs, write_geotiff
+from gpgmap_ros.io.map_products import MapError, read_map_npz
+from gpgmap_ros.io.points import SUFFIXES, open_points
+from gpgmap_ros.io.run_folder import RunFolder
+from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
+from gpgmap_ros.report.change_page import write_change_report
+from gpgmap_ros.storage.atomic import atomic_folder, write_json
+from gpgmap_ros.storage.folder_lock import LOCK_FILE
+
+UNITS = {"difference": "m", "difference_std": "m", "p_value": "", "q_value": "", "change": ""}
+"""Layers that are written as GeoTIFF."""
+Progress = Callable[[float, str], None]
+
+
+class CompareError(ValueError):
+    """Surveys that cannot be compared: which, why, and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A survey: its map, or points that are still to be mapped; crs: of its coordinates; frame: their name"""
+
+    name: str
+    gpgmap: GPGMap | None
+    points: Array | None
+    crs: Crs
+    frame: str
+
+    def map_with(self, resolution: float, T: Array | None = None) -> GPGMap:
+        """The map. T: (4, 4) takes points to another frame first; maps stay in theirs"""
+        if self.gpgmap is not None:
+            return self.gpgmap
+        assert self.points is not None
+        points = self.points if T is None else apply(T, self.points)
+        return gpgmap_from_points(points, resolution)
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """comparison: what changed; crs: of its coordinates; pose: how the frames were brought together, for people
+    T_before_after: (4, 4) where they were registered, None where they are one frame"""
+
+    comparison: Comparison
+    crs: Crs
+    pose: str
+    T_before_after: Array | None
+
+
+def compare(
+    a: str | Path | GPGMap | Array,
+    b: str | Path | GPGMap | Array,
+    *,
+    resolution: float | None = None,
+    registration: str = "auto",
+    level: float = LEVEL,
+    align: bool = True,
+    draws: int = DRAWS,
+    config: Config | None = None,
+    progress: Progress | None = None,
+) -> Compared:
+    """What changed from survey a to survey b.
+
+    a, b: runs, map or point files by name; maps; or points (N, 3)
+    resolution: edge of a cell where both are points; by their density unless given
+    registration: "auto" takes one frame as it is, others are registered; "never"; "always"
+    level, align, draws, progress: as of `compare_maps`
+    """
+    config, tell = config or Config(), progress or (lambda share, text: None)
+    if registration not in ("auto", "never", "always"):
+        raise ValueError(f"registration must be auto, never or always, got {registration!r}")
+    tell(0.0, "reading")
+    before, after = (open_source(item, config) for item in (a, b))
+    edge = choose_resolution(before, after, resolution)
+    tell(0.05, "mapping")
+    first, second = before.map_with(edge), after.map_with(edge)
+    pose, T = "one frame", None
+    wanted = registration == "always" or (registration == "auto" and frames_differ(before, after))
+    if not wanted and registration == "auto" and share_nothing(first, second):
+        wanted = True
+    if wanted:
+        tell(0.2, "registering")
+        T, pose = find_pose(first, second, before.name, after.name, config)
+        if after.points is not None:
+            second = after.map_with(edge, T)
+    moved = None if T is None or after.points is not None else T
+    found = compare_maps(
+        first, second, moved, level=level, align=align, draws=draws,
+        progress=lambda share, text: tell(0.25 + 0.75 * share, text),
+    )  # fmt: skip
+    return Compared(found, before.crs, pose, T)
+
+
+def open_source(item: str | Path | GPGMap | Array, config: Config) -> Source:
+    """A survey by name, or as it is. MapError, RunError or CompareError with the reason where it is none."""
+    if isinstance(item, GPGMap):
+        return Source("map", item, None, Crs(name=f"local frame '{item.frame_id}'"), item.frame_id)
+    if isinstance(item, np.ndarray):
+        return Source("points", None, item.astype(np.float64), Crs(), "")
+    name, path = str(item), Path(item)
+    if path.is_dir():
+        check_run(RunFolder(path))
+        gpgmap, crs = RunFolder(path).read_map()
+        return Source(name, gpgmap, None, crs, gpgmap.frame_id)
+    if path.is_file() and path.suffix.lower() in SUFFIXES and not is_map(path):
+        source = open_points(path)
+        return Source(name, None, source.sample(MAX_POINTS), source.crs, "")
+    if path.is_file() and path.suffix == ".npz" and is_map(path) == "map":
+        gpgmap, crs = read_map_npz(path, config)
+        return Source(name, gpgmap, None, crs, gpgmap.frame_id)
+    gpgmap = open_map(name, config, None)
+    return Source(name, gpgmap, None, Crs(name=f"local frame '{gpgmap.frame_id}'"), gpgmap.frame_id)
+
+
+def is_map(path: Path) -> str:
+    """ "map" or "submap" for such a file, empty for points."""
+    from gpgmap_ros.io.points.source import READING_ERRORS
+    from gpgmap_ros.storage.npz import array_sizes
+
+    if path.suffix != ".npz":
+        return ""
+    try:
+        names = set(array_sizes(path))
+    except READING_ERRORS as error:
+        raise MapError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+    return "submap" if "header" in names else "map" if "elevation" in names else ""
+
+
+def check_run(run: RunFolder) -> None:
+    """CompareError where a run is still being written, or ended before its map was made."""
+    summary = run.read_summary()
+    lock = run.path / LOCK_FILE
+    if lock.is_file() and is_locked(lock):
+        raise CompareError(f"{run.path}: is being written: wait until it has ended")
+    if not run.map.exists():
+        status = summary.get("status", "unknown")
+        raise CompareError(f"{run.path}: has no map (its status is '{status}'): run it again to its end")
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process holds the lock."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def choose_resolution(before: Source, after: Source, wanted: float | None) -> float:
+    """Edge of a cell: that of the maps; for two point clouds the one wanted, or by the sparser of them."""
+    given = [item.gpgmap.grid.resolution for item in (before, after) if item.gpgmap is not None]
+    if given:
+        if wanted is not None and abs(np.log(wanted / given[0])) > 1e-3:
+            raise CompareError(
+                f"--resolution {wanted:g}: the map has cells of {given[0]:g} m, which points are mapped with as well"
+            )
+        return float(given[0])
+    if wanted is not None:
+        return wanted
+    clouds = [item.points for item in (before, after) if item.points is not None]
+    return max(fit_resolution(points) for points in clouds)
+
+
+def frames_differ(before: Source, after: Source) -> bool:
+    """Whether the two are known to be in different frames: another EPSG code, or another frame of a robot's map."""
+    if before.crs.epsg and after.crs.epsg:
+        if before.crs.epsg != after.crs.epsg:
+            raise CompareError(
+                f"{before.name} is in EPSG:{before.crs.epsg} and {after.name} in EPSG:{after.crs.epsg}: "
+                "transform one of them first"
+            )
+        return False
+    return bool(before.frame and after.frame and before.frame != after.frame)
+
+
+def share_nothing(first: GPGMap, second: GPGMap) -> bool:
+    """Whether the boxes of two maps are apart."""
+    a, b = first.grid.bounds, second.grid.bounds
+    return a[0] >= b[2] or b[0] >= a[2] or a[1] >= b[3] or b[1] >= a[3]
+
+
+def find_pose(first: GPGMap, second: GPGMap, a: str, b: str, config: Config) -> tuple[Array, str]:
+    """T_before_after by registration. CompareError where that is refused."""
+    found = register(second, first, config.closure)
+    if not found.accepted:
+        raise CompareError(
+            f"{a} and {b} are in different frames, and could not be registered: {found.reason}"
+        )
+    x, y, z = found.T_target_source[:3, 3]
+    yaw = np.degrees(np.arctan2(found.T_target_source[1, 0], found.T_target_source[0, 0]))
+    return found.T_target_source, (
+        f"registered: x {x:.2f} m, y {y:.2f} m, z {z:.2f} m, yaw {yaw:.2f}°, probability {found.probability:.4f}"
+    )
+
+
+def summarise(found: Compared, names: tuple[str, str]) -> dict[str, Any]:
+    """What run.json says."""
+    c = found.comparison
+    area = c.grid.resolution**2
+    return {
+        "kind": "comparison",
+        "status": "complete",
+        "before": names[0],
+        "after": names[1],
+        "pose": found.pose,
+        "T_before_after": None if found.T_before_after is None else found.T_before_after.tolist(),
+        "aligned": c.aligned,
+        "motion": dict(zip(PARAMETERS, c.motion.tolist(), strict=True)),
+        "motion_std": dict(zip(PARAMETERS, c.motion_std.tolist(), strict=True)),
+        "motion_about": c.centre.tolist(),
+        "level": c.level,
+        "resolution_m": c.grid.resolution,
+        "compared_m2": int(c.compared.sum()) * area,
+        "share_significant_alone": c.share_at_level,
+        "median_std_m": float(np.nanmedian(c.std)),
+        "floor_std_m": c.floor_std,
+        "correlated_m2": c.correlated_area,
+        "volume_std_ratio": c.independent_ratio,
+        "fill_m3": c.fill,
+        "cut_m3": c.cut,
+        "net_m3": c.net,
+        "patches": [asdict(patch) for patch in c.patches],
+        "made": describe_origin(),
+    }
+
+
+def write_comparison(folder: Path, found: Compared, names: tuple[str, str]) -> dict[str, Any]:
+    """Write layers, numbers and the page; the folder appears when it is complete, and replaces an earlier one then."""
+    summary = summarise(found, names)
+    c = found.comparison
+    layers = {
+        "difference": c.difference, "difference_std": c.std, "p_value": c.p_value, "q_value": c.q_value,
+        "change": c.change,
+    }  # fmt: skip
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_folder(folder) as staged:
+        (staged / "layers").mkdir(parents=True)
+        for name, layer in layers.items():
+            write_geotiff(
+                staged / "layers" / f"{name}.tif", layer.astype(np.float32), c.grid.origin, c.grid.resolution,
+                found.crs, name, UNITS[name],
+            )  # fmt: skip
+        write_change_report(staged / "report.html", c, summary)
+        write_json(staged / "run.json", summary)
+    return summary

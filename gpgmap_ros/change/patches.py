@@ -1,0 +1,77 @@
+"""Patches of cut and fill: cells that changed and belong together, with the ground around them that changed less.
+
+The edge of a mound changes by less than can be told from no change, and yet is part of its volume. A patch is therefore
+grown from its changed cells: to neighbours whose averaged difference has the same direction and is notable, and from
+there by a margin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from gp_core.arrays import Array
+from gpgmap_ros.change.common_cells import Mask
+from gpgmap_ros.change.null_model import EIGHT
+
+GROW_SCORE = 1.5
+"""Standard deviations that a neighbour of changed ground must differ by, in the same direction, to belong to it."""
+MARGIN = 2
+"""Cells around that."""
+LEAST_CELLS = 4
+"""Changed cells of a patch: fewer are not told from a single wrong height."""
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """Cells of a patch, as indices into the flattened map; changed: how many of them are; sign: 1 is fill"""
+
+    cells: NDArray[np.int64]
+    changed: int
+    sign: int
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A patch of cut or fill.
+
+    kind: cut or fill; x, y: its middle, weighted by the difference; area: m^2, changed_area: of its changed cells
+    volume: m^3, negative for cut; std: its standard deviation; interval: it holds the volume with a probability of 95 %
+    mean, extreme: difference, m; false_rate: expected share of false patches among those at least as clear
+    """
+
+    kind: str
+    x: float
+    y: float
+    area: float
+    changed_area: float
+    volume: float
+    std: float
+    interval: tuple[float, float]
+    mean: float
+    extreme: float
+    false_rate: float
+
+
+def find_footprints(changed: Mask, score: Array, known: Mask) -> list[Footprint]:
+    """Patches of the `changed` cells. score: (rows, columns) of the averaged differences, with sign"""
+    found = []
+    taken = np.zeros(changed.shape, dtype=bool)
+    for sign in (1, -1):
+        core = changed & (sign * score > 0.0)
+        labels, count = ndimage.label(core, EIGHT)
+        core &= (np.bincount(labels.ravel(), minlength=count + 1) >= LEAST_CELLS)[labels]
+        grown = ndimage.binary_propagation(core, EIGHT, core | (sign * score > GROW_SCORE))
+        wide = ndimage.binary_dilation(grown, EIGHT, iterations=MARGIN) & known & ~taken
+        taken |= wide
+        labels, _ = ndimage.label(wide, EIGHT)
+        for number, box in enumerate(ndimage.find_objects(labels), 1):
+            rows, columns = np.nonzero(labels[box] == number)
+            cells = (rows + box[0].start) * changed.shape[1] + columns + box[1].start
+            size = int(core.ravel()[cells].sum())
+            if size:
+                found.append(Footprint(cells, size, sign))
+    return found

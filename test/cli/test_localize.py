@@ -1,0 +1,52 @@
+"""gpgmap localize and gpgmap merge on recordings: what they write, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import drives
+
+
+def test_a_recording_is_placed_in_its_own_map(
+    gpgmap, run_folder: Path, drive_bags: drives.Bags, tmp_path: Path
+) -> None:
+    before = {path: path.read_bytes() for path in sorted(run_folder.rglob("*")) if path.is_file()}
+    out = tmp_path / "found"
+    result = gpgmap("localize", drive_bags.sqlite, "--in", run_folder, "--out", out, "--json",
+                    "--set", "localization.step=2")  # fmt: skip
+    summary = json.loads(result.stdout)
+    assert summary["kind"] == "localize"
+    assert summary["statuses"].get("tracking", 0) > 5
+    assert summary["drives"][0]["first_fix_m"] < 10.0
+    assert summary["changes"][0]["status"] == "searching"
+    found = np.loadtxt(out / "trajectory.txt")
+    true = {round(stamp, 6): row for stamp, *row in np.loadtxt(run_folder / "trajectory.txt")}
+    errors = [np.hypot(*(row[1:3] - np.array(true[round(row[0], 6)])[:2])) for row in found]
+    assert max(errors) < 0.5
+    header, *rows = (out / "poses.csv").read_text().splitlines()
+    assert len(header.split(",")) == 48
+    assert len(rows) == summary["clouds"]["used"]
+    assert (out / "report.html").exists()
+    assert {path: path.read_bytes() for path in sorted(run_folder.rglob("*")) if path.is_file()} == before
+
+
+def test_wrong_calls_write_nothing(gpgmap, run_folder: Path, drive_bags: drives.Bags, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    bag, out = drive_bags.sqlite, tmp_path / "out"
+    for arguments, text in (
+        (("localize", bag, "--in", tmp_path / "empty", "--out", out), "not a run"),
+        (("localize", bag, "--in", run_folder, "--out", out, "--set", "submap.resolution=3"), "cells of"),
+        (("localize", bag, "--in", run_folder, "--out", out, "--set", "localization.update=true"), "merge"),
+        (("merge", run_folder, "--out", out), "two runs or more"),
+        (("merge", run_folder, run_folder, "--out", out), "named twice"),
+        (("merge", run_folder, tmp_path / "empty", "--out", run_folder), "one of the runs"),
+        (("replay", bag, "--sessions", "--out", out), "two recordings or more"),
+    ):
+        result = gpgmap(*arguments, code=2)
+        assert text in result.stderr
+        assert not out.exists()

@@ -1,0 +1,131 @@
+"""Maps that the drift of odometry has bent: what is stated about their pose, and what it is stated from."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from fractal_world import World
+from scipy.ndimage import map_coordinates
+from scipy.stats import chi2
+
+from gpgmap_ros.closure import ClosureConfig, ClosureDatabase, Registration, register
+from gpgmap_ros.closure.registration.deformation import (
+    AMPLITUDES,
+    PARTS,
+    estimate_amplitude,
+    fit_bending,
+    log_prior,
+    residual_patterns,
+    ways,
+)
+from gpgmap_ros.closure.registration.registration_map import WAY_POINTS, make_registration_map, thin_way
+from gpgmap_ros.geometry import apply, inverse
+from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
+
+CONFIG = ClosureConfig(threads=1)
+
+
+def driven_map(world: World, start: tuple[float, float], turn: float, seed: int) -> tuple[GPGMap, np.ndarray]:
+    """A map made on 24 m along x, its heading off by `turn` radians more after each metre; and its T_map_world."""
+    rng = np.random.default_rng(seed)
+    stated, way, clouds = np.array([*start, 0.0]), [], []
+    for metre in range(25):
+        true = np.array([start[0] + metre, start[1]])
+        r, angle = 14.0 * np.sqrt(rng.uniform(size=260)), rng.uniform(-np.pi, np.pi, 260)
+        seen = np.stack([r * np.cos(angle), r * np.sin(angle)], axis=1)
+        z = map_coordinates(world.z, (true + seen)[:, ::-1].T, order=3, mode="grid-wrap")
+        heading = turn * metre
+        R = np.array([[np.cos(heading), -np.sin(heading)], [np.sin(heading), np.cos(heading)]])
+        clouds.append(np.column_stack([stated[:2] + seen @ R.T, z + rng.normal(scale=0.02, size=len(z))]))
+        way.append(stated.copy())
+        stated[:2] += R @ np.array([1.0, 0.0])
+    T_world_map = np.eye(4)
+    T_world_map[:2, 3] = start
+    T = inverse(T_world_map)
+    return dataclasses.replace(
+        gpgmap_from_points(apply(T, np.concatenate(clouds)), 1.0), way=apply(T, np.array(way))
+    ), T
+
+
+def squared_distance(found: Registration, truth: np.ndarray) -> float:
+    turn = truth[:3, :3] @ found.T_target_source[:3, :3].T
+    error = np.array([*(truth - found.T_target_source)[:3, 3], turn[2, 1], turn[0, 2], turn[1, 0]])
+    return float(error @ np.linalg.solve(found.covariance, error))
+
+
+@pytest.fixture(scope="module")
+def straight(world: World) -> tuple[GPGMap, np.ndarray]:
+    return driven_map(world, (90.0, 100.0), 0.0, 1)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_truth_of_a_bent_map_is_within_what_is_stated(world: World, straight, known: bool):
+    """The heading drifts by 0.1 degrees a metre. The same maps without the bend are known ten times as well."""
+    target, T_target = straight
+    found = []
+    for turn in (np.deg2rad(0.1), 0.0):
+        source, T_source = driven_map(world, (96.0, 101.0), turn, 2)
+        if not known:
+            source, target = (dataclasses.replace(m, way=np.zeros((0, 3))) for m in (source, target))
+        found.append(register(source, target, CONFIG))
+        assert found[-1].accepted, found[-1].reason
+        assert squared_distance(found[-1], T_target @ inverse(T_source)) < chi2.ppf(0.999, 6)
+    bent, plain = (np.sqrt(found[k].covariance[5, 5]) for k in (0, 1))
+    assert bent > 4.0 * plain
+    assert found[0].evidence.bend > found[1].evidence.bend
+
+
+def test_the_amplitude_follows_the_patterns():
+    rng = np.random.default_rng(0)
+    sizes, noise = np.linspace(100.0, 30.0, 8), np.eye(8)
+    for tau in (0.2, 0.6):
+        found = [estimate_amplitude(tau * sizes * rng.normal(size=8), noise, sizes, True) for _ in range(40)]
+        assert 0.6 * tau < np.sqrt(np.median(found)) < 1.8 * tau
+    assert np.sqrt(estimate_amplitude(rng.normal(size=8), noise, sizes, True)) < 0.04
+    weak = np.sqrt(
+        estimate_amplitude(np.zeros(8), 1e8 * noise, sizes, True)
+    )  # nothing is seen: the prior remains
+    assert 0.1 < weak < 1.0
+    assert np.isclose(np.argmax(log_prior(True)), np.argmax(log_prior(False)), atol=len(AMPLITUDES))
+
+
+def test_bending_is_told_from_a_motion_of_the_pose():
+    """What a pose can follow is in P; what it can't is in the patterns, orthogonal to the pose, and is taken off."""
+    rng = np.random.default_rng(3)
+    mask = np.ones((30, 30), bool)
+    X, H = rng.normal(size=(6, 30, 30)), rng.normal(size=(5, 30, 30))
+    H[0] = 2.0 * X[1]
+    patterns = residual_patterns(H, X, np.ones((30, 30)), np.zeros((6, 6)))
+    np.testing.assert_allclose(patterns.P[:, 0], [0, 2, 0, 0, 0, 0], atol=1e-6)
+    assert len(patterns.sizes) == 4
+    assert np.abs(np.tensordot(patterns.E, X, ((1, 2), (1, 2)))).max() < 1e-6
+    noise = 0.1 * rng.normal(size=(30, 30))
+    fit = fit_bending(noise + 3.0 * patterns.sizes[0] * patterns.E[0], X, patterns, mask, 10.0)
+    assert np.abs(fit.amplitudes / patterns.sizes - [3.0, 0, 0, 0]).max() < 0.05
+    assert fit.rest.std() < 0.11
+    held = fit_bending(noise + 3.0 * patterns.sizes[0] * patterns.E[0], X, patterns, mask, 1e-6)
+    assert held.rest.std() > 0.5  # not expected: not taken off
+
+
+def test_a_way_is_kept_in_equal_parts(straight):
+    target, _ = straight
+    prepared = make_registration_map(target, CONFIG)
+    steps = np.hypot(*np.diff(prepared.way, axis=0).T)
+    assert len(prepared.way) == WAY_POINTS
+    np.testing.assert_allclose(steps, 24.0 / (WAY_POINTS - 1), rtol=1e-6)
+    (drive,) = ways(prepared)
+    assert np.isclose(drive.step, 24.0 / (WAY_POINTS - 1))
+    assert len(thin_way(np.zeros((5, 2)))) == 0
+    assert len(thin_way(np.zeros((0, 2)))) == 0
+    without = ways(dataclasses.replace(prepared, way=np.zeros((0, 2))))
+    assert [len(drive.points) for drive in without] == [PARTS + 1] * 2
+
+
+def test_ways_are_kept_with_the_submaps(straight, tmp_path):
+    database = ClosureDatabase(CONFIG)
+    database.add("a", straight[0])
+    database.save(tmp_path / "maps.db")
+    loaded = ClosureDatabase.load(tmp_path / "maps.db", CONFIG)
+    np.testing.assert_array_equal(loaded._maps["a"].way, database._maps["a"].way)

@@ -1,0 +1,130 @@
+"""What a map learns of its own errors: the noise level, the scale of variances by place, the spread of points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gp_core.grid import Grid, GridGP
+from gp_core.grid.noise_level import estimate_noise_level
+from gp_core.grid.point_sample import PointSample
+from gp_core.kernels import Matern
+
+SIZE = 24.0
+KERNEL = 100.0 * Matern(30.0, nu=1.5)
+STATED = 0.02**2
+
+
+def ground(xy: np.ndarray) -> np.ndarray:
+    return 2.0 * np.sin(0.3 * xy[:, 0]) + np.cos(0.5 * xy[:, 1] + 0.2 * xy[:, 0]) + 0.3 * xy[:, 0]
+
+
+def measured(seed: int, count: int, std: float, coarse: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Points; on the right half they scatter `coarse` times as much."""
+    rng = np.random.default_rng(seed)
+    xy = rng.uniform(0.0, SIZE, (count, 2))
+    return xy, ground(xy) + rng.normal(size=count) * std * np.where(xy[:, 0] < 0.5 * SIZE, 1.0, coarse)
+
+
+def make_map(xy: np.ndarray, z: np.ndarray, learn: bool = True) -> GridGP:
+    gp = GridGP(Grid((0.0, 0.0), (24, 24), 1.0), KERNEL, 1.0)
+    gp.update(xy, z, STATED)
+    if learn:
+        gp.learn_scale()
+        gp.calibrate_by_own(xy, z, STATED)
+    return gp
+
+
+@pytest.mark.parametrize("per_cell", [1, 12])
+def test_noisier_points_have_a_higher_noise_level(per_cell: int) -> None:
+    levels = []
+    for std in (0.05, 0.5):
+        gp = make_map(*measured(0, per_cell * 576, std), learn=False)
+        level = estimate_noise_level(gp._observations.effective(), KERNEL)
+        assert level is not None
+        levels.append(level)
+    assert levels[1] > 10.0 * levels[0]
+
+
+def test_few_points_or_none_at_different_heights_teach_nothing() -> None:
+    xy, z = measured(0, 20, 0.1)
+    assert estimate_noise_level(make_map(xy, z, learn=False)._observations.effective(), KERNEL) is None
+    xy, z = measured(0, 500, 0.1)
+    assert estimate_noise_level(make_map(xy, 0.0 * z, learn=False)._observations.effective(), KERNEL) is None
+
+
+def test_the_level_lowers_the_error_of_the_surface() -> None:
+    xy, z = measured(1, 1200, 0.5)
+    new = measured(2, 2000, 0.0)
+    errors = [
+        np.sqrt(np.mean((make_map(xy, z, learn).predict(new[0]) - new[1]) ** 2)) for learn in (True, False)
+    ]
+    assert errors[0] < 0.7 * errors[1]
+
+
+def test_the_scale_leaves_the_surface_and_says_where_points_scatter() -> None:
+    xy, z = measured(3, 6000, 0.1, coarse=5.0)
+    learned = make_map(xy, z)
+    same = make_map(xy, z, learn=False)
+    same.set_noise_level(learned.noise_level)
+    np.testing.assert_allclose(learned.posterior().mean, same.posterior().mean, atol=1e-9)
+    noise = np.sqrt(learned.measured_noise_at(learned.grid.centers.reshape(-1, 2))[0]).reshape(24, 24)
+    assert np.median(noise[:, :11]) == pytest.approx(0.1, rel=0.3)
+    assert np.median(noise[:, 13:]) == pytest.approx(0.5, rel=0.3)
+    std = np.sqrt(learned.posterior().variance)
+    assert np.median(std[:, 13:]) > 3.0 * np.median(std[:, :11])
+
+
+@pytest.mark.parametrize(("count", "tails"), [(400, 0), (6000, 0), (6000, 3)])
+def test_intervals_hold_their_share_of_new_points(count: int, tails: int) -> None:
+    """Sparse and dense points, normal and heavy-tailed noise; the stated noise is a tenth of the true one."""
+
+    def points(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        xy = rng.uniform(1.0, SIZE - 1.0, (number, 2))
+        noise = rng.standard_t(tails, number) if tails else rng.normal(size=number)
+        return xy, ground(xy) + 0.2 * noise
+
+    gp = make_map(*points(5, count))
+    xy, z = points(6, 4000)
+    for level in (0.68, 0.95, 0.997):
+        low, high = gp.measured_interval(xy, level)
+        share = float(np.mean((z >= low) & (z <= high)))
+        assert abs(share - level) < (0.06 if count < 1000 else 0.03) * (1.0 if level < 0.99 else 0.4), level
+
+
+def test_a_vertical_face_is_where_the_variance_is_large() -> None:
+    rng = np.random.default_rng(7)
+    xy = rng.uniform(0.0, SIZE, (8000, 2))
+    z = np.where(xy[:, 0] > 12.3, 4.0, 0.0) + 0.05 * rng.normal(size=8000)
+    std = np.sqrt(make_map(xy, z).posterior().variance)[4:-4]
+    assert np.median(std[:, 12]) > 0.5
+    assert np.median(std[:, 12]) > 10.0 * np.median(std[:, 4])
+
+
+def test_what_was_learned_moves_with_the_window() -> None:
+    gp = make_map(*measured(3, 6000, 0.1, coarse=5.0))
+    before = gp.scale_layer
+    gp.move(0, 6)
+    np.testing.assert_array_equal(gp.scale_layer[:, :17], before[:, 6:23])
+    assert gp.blocks().totals[:, 1].sum() == pytest.approx(gp.count)
+
+
+def test_blocks_have_the_noise_as_it_was_given() -> None:
+    xy, z = measured(3, 3000, 0.5)
+    learned, plain = make_map(xy, z), make_map(xy, z, learn=False)
+    assert learned.noise_level != 1.0
+    np.testing.assert_allclose(learned.blocks().weights, plain.blocks().weights, rtol=1e-9)
+
+
+def test_a_sample_does_not_depend_on_order_or_batches() -> None:
+    rng = np.random.default_rng(0)
+    xyz, variance = rng.normal(size=(5000, 3)), rng.uniform(1.0, 2.0, 5000)
+    whole, parts = PointSample(300), PointSample(300)
+    whole.add(xyz, variance)
+    for rows in np.array_split(rng.permutation(5000), 7):
+        parts.add(xyz[rows], variance[rows])
+    order = [np.lexsort(sample.points.T) for sample in (whole, parts)]
+    np.testing.assert_array_equal(whole.points[order[0]], parts.points[order[1]])
+    assert len(whole.points) == 300
+    assert abs(np.mean(whole.points[:, 0])) < 0.25, "a sample of all, not of some"

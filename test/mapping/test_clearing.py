@@ -1,0 +1,113 @@
+"""Visibility clearing: what rays pass through goes, what they end on stays, and doubt about the ray counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gp_core.grid import Grid, GridPosterior
+from gpgmap_ros.config import ClearingConfig, Config, with_settings
+from gpgmap_ros.mapping.clearing import VisibilityClearing
+from gpgmap_ros.mapping.gate import PosteriorSnapshot
+from gpgmap_ros.mapping.noise import ray_deviations
+from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
+
+GRID = Grid((0.0, 0.0), (20, 20), 0.5)
+SENSOR = np.array([0.25, 5.25, 1.5])
+EXACT = (0.01, 0.001)
+
+
+def surface_with_a_ghost(height: float = 1.5) -> PosteriorSnapshot:
+    """Level ground, with something on rows 10 and columns 8 and 9."""
+    mean = np.zeros(GRID.shape)
+    mean[10, 8:10] = height
+    posterior = GridPosterior(
+        mean, np.full(GRID.shape, 1e-4), np.zeros((*GRID.shape, 2)), np.ones((*GRID.shape, 2)), GRID
+    )
+    return PosteriorSnapshot(posterior, np.ones(GRID.shape, dtype=bool), 1)
+
+
+def behind(row: int = 10) -> np.ndarray:
+    """Points on the ground behind the ghost, on a line from the sensor, a little to its side for other rows."""
+    x = np.linspace(7.0, 9.5, 30)
+    return np.column_stack([x, np.full(30, 0.5 * row + 0.25), np.zeros(30)])
+
+
+def clear(
+    this: VisibilityClearing,
+    on: PosteriorSnapshot,
+    xyz: np.ndarray,
+    std: tuple[float, float] = EXACT,
+    grid: Grid = GRID,
+) -> list[tuple[float, float]]:
+    return sorted(map(tuple, this.apply(SENSOR, xyz, std, on, grid).tolist()))
+
+
+def test_what_enough_clouds_look_through_is_cleared_and_nothing_else() -> None:
+    this, on = VisibilityClearing(ClearingConfig(clouds=3)), surface_with_a_ghost()
+    assert clear(this, on, behind()) == clear(this, on, behind()) == []
+    assert this.doubted == 2
+    assert clear(this, on, behind()) == [(4.25, 5.25), (4.75, 5.25)]
+    assert not on.known[10, 8:10].any()
+    assert on.known.sum() == on.known.size - 2
+    assert this.doubted == 0
+
+
+def test_a_point_on_it_is_evidence_for_it() -> None:
+    this, on = VisibilityClearing(ClearingConfig(clouds=2)), surface_with_a_ghost()
+    top = np.array([[4.25, 5.25, 1.45], [4.75, 5.25, 1.5]])
+    for _ in range(3):
+        assert clear(this, on, behind()) == []
+        assert clear(this, on, top) == []
+
+
+def test_rays_beside_it_or_above_it_say_nothing() -> None:
+    this, on = VisibilityClearing(ClearingConfig(clouds=1)), surface_with_a_ghost(0.5)
+    beside = behind()
+    beside[:, 1] += np.linspace(3.0, 4.0, len(beside))
+    assert clear(this, on, beside) == []
+    above = behind()
+    above[:, 2] = 1.4  # a wall behind it
+    assert clear(this, on, above) == []
+
+
+def test_an_uncertain_pose_clears_nothing_low() -> None:
+    low = surface_with_a_ghost(0.8)
+    assert clear(VisibilityClearing(ClearingConfig(clouds=1)), low, behind()) != []
+    unsure = ray_deviations(np.diag([0.0, 0.0, 0.04, 0.0, 0.0, 0.0]), Config().noise)
+    low = surface_with_a_ghost(0.8)
+    assert clear(VisibilityClearing(ClearingConfig(clouds=1)), low, behind(), unsure) == []
+
+
+def test_counts_move_with_the_window() -> None:
+    this, on = VisibilityClearing(ClearingConfig(clouds=2)), surface_with_a_ghost()
+    clear(this, on, behind())
+    assert len(clear(this, on, behind(), grid=GRID.shift(1, 2))) == 2
+
+
+def drive_past_a_ghost(clearing: bool) -> tuple[np.ndarray, MappingPipeline, int]:
+    """Somebody stands where the sensor has seen nothing else, then is gone: rays pass there, and none ends there."""
+    given = {"clearing.enabled": clearing, "submap.enabled": False, "gate.refresh_period": 0.0}
+    pipeline = MappingPipeline(with_settings(Config(), given))
+    rng = np.random.default_rng(3)
+    ground = np.column_stack([rng.uniform(-8.0, 8.0, (6000, 2)), np.full(6000, -1.0)])
+    there = (np.abs(ground[:, 0] - 4.0) < 0.5) & (np.abs(ground[:, 1]) < 0.5)
+    seen = ground[~there]
+    body = np.column_stack([rng.uniform(3.8, 4.2, 400), rng.uniform(-0.2, 0.2, 400), np.full(400, 0.2)])
+    T, cleared = np.eye(4), 0
+    for stamp in range(1, 12):
+        cloud = np.concatenate([seen, body]) if stamp <= 2 else seen
+        cleared += pipeline.add_cloud(cloud.astype(np.float32), T, stamp * 100_000_000).cleared
+    gpgmap = pipeline.gpgmap()
+    assert gpgmap is not None
+    return np.asarray(gpgmap["elevation"]), pipeline, cleared
+
+
+def test_the_pipeline_clears_a_ghost_and_keeps_the_ground() -> None:
+    with_ghost, _, none = drive_past_a_ghost(False)
+    without, _, cleared = drive_past_a_ghost(True)
+    assert none == 0
+    assert cleared > 0
+    assert np.nanmax(with_ghost) > 0.0
+    assert np.nanmax(without) < -0.7
+    # the ground around it is known as before
+    assert np.isfinite(without).sum() >= 0.99 * np.isfinite(with_ghost).sum()
