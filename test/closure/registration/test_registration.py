@@ -274,8 +274,8 @@ def test_heights_far_beyond_the_tilt_prior_are_refused(world: World):
 
 
 def test_the_stated_errors_are_those_that_happen(world: World):
-    """Squared Mahalanobis distances of the truth are within their chi-square, and not far below its mean: these maps have
-    neither way nor change, and might have been bent for all that is known."""
+    """Squared Mahalanobis distances of the truth are within their chi-square, and not far below its mean: these maps
+    have no way, and might have been bent for all that is known."""
     distances = []
     for k in range(6):
         source, T_source = world.map_at((60.0 + 20 * k, 90.0), 20 + k, yaw=0.5 * k, tilt=0.01)
