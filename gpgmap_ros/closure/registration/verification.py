@@ -85,7 +85,7 @@ def compute_evidence(
     if cells * stride**2 < config.min_cells:
         return None
     over = crop(over, shared)
-    shared = over.weight > 0.0
+    shared, total = over.weight > 0.0, float(over.weight.sum())
     slope_residual = np.sum((over.source_slope - over.target_slope) ** 2, axis=0)
     straight, bend = take_off_bending(alignment, source, target, over, config)
     height_scale = estimate_scale(straight[shared] ** 2 / over.variance[shared], 1)
@@ -95,8 +95,9 @@ def compute_evidence(
     blur = config.detail_cells / stride
     octaves, detail = correlate_octaves(w, a, b, blur)
     bands = [correlate_fields(w, a, b), detail]
-    evidences = [likelihood_ratio(rho, n) for rho, n in bands]
-    evidences.append(sum(likelihood_ratio(rho, n) for rho, n in octaves))
+    evidences = [
+        sum(likelihood_ratio(rho, n) for rho, n in band) for band in ([bands[0]], [bands[1]], octaves)
+    ]
     counts = [bands[0][1], bands[1][1], float(np.sum(octaves[:, 1]))]
     radius = 0.5 * (source.radius + target.radius)
     mahalanobis_sq = prior_mahalanobis_sq(alignment, target, expected) if expected else 0.0
@@ -105,7 +106,6 @@ def compute_evidence(
         for value, n in zip(evidences, counts, strict=True)
     ]
     best = int(np.argmax(surplus))
-    total = float(over.weight.sum())
     return Evidence(
         overlap=total * stride**2 / min(source.area, target.area),
         cells=cells,
