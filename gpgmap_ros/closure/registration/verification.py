@@ -85,7 +85,7 @@ def compute_evidence(
     if cells * stride**2 < config.min_cells:
         return None
     over = crop(over, shared)
-    shared = over.weight > 0.0
+    shared, total = over.weight > 0.0, float(over.weight.sum())
     slope_residual = np.sum((over.source_slope - over.target_slope) ** 2, axis=0)
     straight, bend = take_off_bending(alignment, source, target, over, config)
     height_scale = estimate_scale(straight[shared] ** 2 / over.variance[shared], 1)
@@ -95,17 +95,15 @@ def compute_evidence(
     blur = config.detail_cells / stride
     octaves, detail = correlate_octaves(w, a, b, blur)
     bands = [correlate_fields(w, a, b), detail]
-    evidences = [likelihood_ratio(rho, n) for rho, n in bands]
+    evidences = [likelihood_ratio(*bands[0]), likelihood_ratio(*bands[1])]
     evidences.append(sum(likelihood_ratio(rho, n) for rho, n in octaves))
     counts = [bands[0][1], bands[1][1], float(np.sum(octaves[:, 1]))]
     radius = 0.5 * (source.radius + target.radius)
     mahalanobis_sq = prior_mahalanobis_sq(alignment, target, expected) if expected else 0.0
-    surplus = [
-        value - log_chance(cells * stride**2 / max(n, 1e-9), radius, mahalanobis_sq, expected)
-        for value, n in zip(evidences, counts, strict=True)
-    ]
+    each = [cells * stride**2 / max(n, 1e-9) for n in counts]
+    chances = [log_chance(area, radius, mahalanobis_sq, expected) for area in each]
+    surplus = np.array(evidences) - chances
     best = int(np.argmax(surplus))
-    total = float(over.weight.sum())
     return Evidence(
         overlap=total * stride**2 / min(source.area, target.area),
         cells=cells,
@@ -113,8 +111,8 @@ def compute_evidence(
         detail_coherence=bands[1][0],
         independent=bands[0][1],
         detail_independent=bands[1][1],
-        likelihood=evidences[best],
-        surplus=surplus[best],
+        likelihood=float(evidences[best]),
+        surplus=float(surplus[best]),
         height_scale=height_scale,
         slope_scale=slope_scale,
         ratio=slope_scale / height_scale,

@@ -274,7 +274,8 @@ def test_heights_far_beyond_the_tilt_prior_are_refused(world: World):
 
 
 def test_the_stated_errors_are_those_that_happen(world: World):
-    """Squared Mahalanobis distances of the truth follow their chi-square, by its mean; these maps share no error."""
+    """Squared Mahalanobis distances of the truth are within their chi-square, and not far below its mean: these maps
+    have no way, and might have been bent for all that is known."""
     distances = []
     for k in range(6):
         source, T_source = world.map_at((60.0 + 20 * k, 90.0), 20 + k, yaw=0.5 * k, tilt=0.01)
@@ -286,7 +287,7 @@ def test_the_stated_errors_are_those_that_happen(world: World):
         error = np.array([*(truth - found.T_target_source)[:3, 3], turn[2, 1], turn[0, 2], turn[1, 0]])
         distances.append(error @ np.linalg.solve(found.covariance, error))
     assert max(distances) < chi2.ppf(0.999, 6)
-    assert 2.0 < np.mean(distances) < 12.0
+    assert 1.0 < np.mean(distances) < 12.0
 
 
 def test_what_little_is_shared_is_told(pair):
