@@ -45,16 +45,16 @@ class CommonCells:
     compared: Mask
 
     @property
-    def slope(self) -> Array:
-        """Steepness of the ground: the lesser of both maps, since what changed has slopes of its own."""
-        return np.asarray(np.nan_to_num(np.hypot(*np.moveaxis(self.gradients, 1, 0)).min(axis=0)))
+    def slopes(self) -> Array:
+        """(2, rows, columns) steepness of both maps."""
+        return np.asarray(np.nan_to_num(np.hypot(self.gradients[:, 0], self.gradients[:, 1])))
 
     @property
-    def curvature(self) -> Array:
-        """Second difference of the heights over a cell, without sign, likewise."""
+    def curvatures(self) -> Array:
+        """(2, rows, columns) second difference of the heights over a cell, without sign."""
         along_x, along_y = self.gradients[:, 0], self.gradients[:, 1]
         k = np.abs(np.gradient(along_x, axis=2)) + np.abs(np.gradient(along_y, axis=1))
-        return np.asarray(np.nan_to_num(k.min(axis=0) * self.grid.resolution))
+        return np.asarray(np.nan_to_num(k * self.grid.resolution))
 
 
 def lay_over(before: GPGMap, after: GPGMap, T_before_after: Array | None = None) -> CommonCells:

@@ -131,9 +131,9 @@ def _draw_volumes(
     errors, motions = np.zeros((draws, len(footprints))), np.zeros((draws, 6))
     area = common.grid.resolution**2
     for k, field in enumerate(draw_fields(model.correlation, common.compared.shape, draws, rng)):
-        e = model.std * model.scale.from_normal(field.ravel()[model.index])
-        motions[k] = model.operator.motion(e)
-        e = e - motions[k] @ model.operator.jacobian
+        score = model.scale.from_normal(field.ravel()[model.index])
+        motions[k] = model.operator.motion(model.std * score)
+        e = model.volume_std * score - motions[k] @ model.operator.jacobian
         errors[k] = [area * e[place[item.cells]].sum() for item in footprints]
         false.add(field)
         tell(0.2 + 0.75 * (k + 1) / draws, f"error field {k + 1} of {draws}")

@@ -40,7 +40,8 @@ EIGHT = np.ones((3, 3), dtype=bool)
 class NullModel:
     """index: (cells,) of the compared cells in the flattened map; difference: (cells,) after the alignment
     motion: (6,) that the fit found, about `centre`; operator: the fit, for draws of the error
-    std: (cells,) scale of the error; normal: (rows, columns) normal scores of the differences, 0 where not compared
+    std: (cells,) scale of the error; volume_std: with the slopes of the steeper map
+    normal: (rows, columns) normal scores of the differences, 0 where not compared
     stable: (rows, columns) cells that the model was estimated from
     tails: (sigma, nu) of the averaged normal scores, by `SCALES`
     """
@@ -52,6 +53,7 @@ class NullModel:
     operator: FitOperator
     scale: ErrorScale
     std: Array
+    volume_std: Array
     normal: Array
     stable: Mask
     tails: tuple[tuple[float, float], ...]
@@ -67,6 +69,7 @@ class _Cells:
     difference: Array
     jacobian: Array
     covariates: Array
+    of_volumes: Array
     centre: Array
     extent: float
 
@@ -80,15 +83,18 @@ class _Cells:
         centre = np.array([*xy.mean(axis=0), height.mean()])
         gradient = common.gradients.mean(axis=0)[:, compared].T
         jacobian = make_jacobian(xy - centre[:2], height - centre[2], gradient)
-        covariates = np.stack([
-            common.variance[compared],
-            np.ones(len(index)),
-            common.slope[compared] ** 2,
-            common.curvature[compared] ** 2,
-        ])  # fmt: skip
+        slopes, curvatures = common.slopes[:, compared], common.curvatures[:, compared]
+        # what changed has slopes of its own: they are no reason to doubt that it did, but its volume errs by them
+        covariates, of_volumes = (
+            np.stack([common.variance[compared], np.ones(len(index)), slope**2, curvature**2])
+            for slope, curvature in (
+                (slopes.min(axis=0), curvatures.min(axis=0)),
+                (slopes.max(axis=0), curvatures.max(axis=0)),
+            )
+        )
         difference = (common.after - common.before)[compared]
         extent = max(float(np.abs(xy - centre[:2]).max()), common.grid.resolution)
-        return cls(common, index, difference, jacobian, covariates, centre, extent)
+        return cls(common, index, difference, jacobian, covariates, of_volumes, centre, extent)
 
     def image(self, values: Array) -> Array:
         """(rows, columns), 0 where not compared."""
@@ -128,7 +134,18 @@ def estimate_null(common: CommonCells, rng: np.random.Generator, align: bool = T
         r, operator = d, operator.without_effect()
         normal = cells.image(scale.normal_scores(r / std))
     return NullModel(
-        cells.index, r, motion, cells.centre, operator, scale, std, normal, mask, tails, correlation
+        cells.index,
+        r,
+        motion,
+        cells.centre,
+        operator,
+        scale,
+        std,
+        scale.std(cells.of_volumes),
+        normal,
+        mask,
+        tails,
+        correlation,
     )
 
 
