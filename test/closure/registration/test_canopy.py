@@ -9,7 +9,19 @@ from gpgmap_ros.closure import ClosureConfig, NotComparable, register
 from gpgmap_ros.closure.acceptance import MAX_DETAIL_SLOPE
 from gpgmap_ros.closure.registration.canopy import detail_slope
 from gpgmap_ros.closure.registration.registration_map import make_registration_map
+from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
+
+SMOOTH = with_settings(
+    Config(),
+    {
+        "mapping.kernel": "rbf",
+        "mapping.learn_noise": False,
+        "mapping.length_scale": 2.5,
+        "mapping.relief_std": 6.0,
+    },
+)
+"""As submaps are made."""
 
 
 def hills(xy: np.ndarray) -> np.ndarray:
@@ -28,7 +40,7 @@ def map_of(crowns: bool, seed: int = 0) -> GPGMap:
             axis=1
         )
         z = z + height * rng.uniform(0.6, 1.0, len(xy))  # leaves let some beams in
-    return gpgmap_from_points(np.column_stack([xy, z]), 0.5)
+    return gpgmap_from_points(np.column_stack([xy, z]), 0.5, SMOOTH)
 
 
 def test_crowns_are_refused_and_the_hill_under_them_is_not() -> None:
