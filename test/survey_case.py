@@ -23,7 +23,7 @@ SETTINGS = {
     "mapping.kernel": "rbf", "mapping.learn_noise": False, "mapping.resolution": 1.0, "mapping.length_scale": 3.0,
 }  # fmt: skip
 """The kernel that is solved fastest. Windows of 256 cells at the least: the files below make two of them."""
-MEMORY = 400 << 20
+MEMORY = 600 << 20
 
 
 def hills(count: int, corner: tuple[float, float], seed: int) -> np.ndarray:

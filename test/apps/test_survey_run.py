@@ -164,7 +164,7 @@ def test_a_stopped_run_goes_on_and_computes_nothing_twice(
 ) -> None:
     files, out = plain[0], tmp_path / "out"
     computed: list[str] = []
-    for name in ("write_part", "solve_window"):
+    for name in ("write_part", "solve_divided"):
         real = getattr(survey_tasks, name)
         monkeypatch.setattr(
             survey_tasks,
@@ -179,7 +179,7 @@ def test_a_stopped_run_goes_on_and_computes_nothing_twice(
     summary = map_files(files, out, resume=True)
     assert summary["status"] == "complete"
     assert computed.count("write_part") == len(files)
-    assert computed.count("solve_window") == 2
+    assert computed.count("solve_divided") == 2
     assert_same_map(plain[1], out)
 
 
