@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -85,6 +86,7 @@ def replay(bag: Path, out: Path, settings: list[str]) -> Spent:
     for item in settings:
         command += ["--set", item]
     spent = Spent()
+    shutil.rmtree(out, ignore_errors=True)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while process.poll() is None:
             submaps = len(list((out / "submaps").glob("submap_*.npz"))) if out.exists() else 0

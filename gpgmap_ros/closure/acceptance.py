@@ -27,13 +27,16 @@ from gpgmap_ros.closure.chi_square import quantile
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.types import Evidence, Pair
 
-MIN_SPREAD = 2.0
-"""Variance of the slopes over that of their errors, below which a map is flat."""
+MIN_SPREAD = 0.5
+"""Variance of the slopes over that of their errors, below which a map is flat. Rough kernels state errors of slopes as
+large as the slopes: 1.2 to 1.9 on relief, 0.1 on level ground; smooth ones have 2,000 and 2."""
 OVERLAP_FACTOR = 0.6
 """Of `min_overlap`, from which on poses are looked for: weighed cell by cell, a right one may share less than it seemed
 to. What little ground can tell is in the probability."""
 MIN_RATIO, CLEAR_SURPLUS = 0.4, 40.0
 """Of lambda_g to lambda_z, where the slopes agree by less than so many nats: snow changes heights more than slopes."""
+MAX_DETAIL_SLOPE = 0.7
+"""Of a map of ground, as a gradient: 35 degrees, at which soil comes to rest. Measured on ground: 0.02 to 0.18."""
 NATS_PER_NOISE = 20.0
 """Surplus that is asked for, per part of noise: 7 nats where there is nothing but noise, whose share is then about 0.35
 (half of the sum of two noises, by the scale of Student's t), next to nothing on clear relief."""
@@ -84,6 +87,17 @@ def relief_objection(slope_variance: float, error_variance: float) -> str:
     if slope_variance <= max(MIN_SPREAD * 2.0 * error_variance, 1e-10):
         return "the map is flat: its slopes hardly differ by more than their own uncertainty"
     return ""
+
+
+def canopy_objection(detail: float) -> str:
+    """detail: median slope that changes from cell to cell (registration/canopy.py)"""
+    if not detail > MAX_DETAIL_SLOPE:
+        return ""
+    angle = np.degrees(np.arctan(detail))
+    return (
+        f"the map is no ground: its slopes change by {angle:.0f} deg within a few cells, as those of tree crowns do;"
+        " use filter.lowest_surface"
+    )
 
 
 # ------------------------------------------------ 2. the pair

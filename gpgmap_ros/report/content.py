@@ -23,7 +23,7 @@ from gpgmap_ros.viz.rendering import STYLES, certainty, colour_table, layer_valu
 
 MOST_CELLS = 2_500_000
 """Cells of the page's map; a larger one is shown with coarser cells, and the page says so."""
-MAP_BYTES = 3_000_000
+MAP_BYTES = 2_600_000
 """Of the page's map as text, with all its layers: a page of any drive can be sent by mail. Coarser cells beyond it."""
 LEVELS = 1000
 """Values that a layer other than the elevation is shown with: more than there are colours, and they pack well."""
@@ -34,7 +34,7 @@ MOST_VIEWS = 60
 """Closures with a picture: accepted ones first, then those that came nearest to it."""
 MOST_CLOSURES = 1000
 """Closures that are listed; closures.json has all of them."""
-PICTURE_CELLS = (100, 240)
+PICTURE_CELLS = (80, 240)
 """Cells along the longer side of a picture: of MOST_VIEWS, and of few of them."""
 
 

@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 from limits import PATIENCE
 
+from gp_core.grid import Grid
 from gpgmap_ros.apps.results import closures_text
 from gpgmap_ros.closure import LoopClosure
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import Trajectory
 from gpgmap_ros.mapping import gpgmap_from_points
-from gpgmap_ros.report.content import Content, closure_views, layers_of, shrunk, track_of
+from gpgmap_ros.report import content as content_module
+from gpgmap_ros.report.content import Content, closure_views, encoded_layers, layers_of, shrunk, track_of
 from gpgmap_ros.report.encoding import decoded, encoded
 from gpgmap_ros.report.page import page_of
 from gpgmap_ros.viz.rendering import certainty, relief_shade, shade_pixels
@@ -397,3 +399,41 @@ def test_layers_survive_their_encoding() -> None:
 def test_shrinking_keeps_the_mean_of_what_is_known() -> None:
     layer = np.array([[1.0, 3.0, np.nan], [np.nan, 5.0, np.nan], [7.0, 9.0, 2.0]], dtype=np.float32)
     assert np.array_equal(shrunk(layer, 2), np.array([[3.0, np.nan], [8.0, 2.0]]), equal_nan=True)
+
+
+def test_the_map_of_a_page_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rough ground, which packs badly, in more cells than the page may hold: coarser ones, and the page says so."""
+    rng = np.random.default_rng(0)
+    layers = {name: rng.normal(size=(300, 400)).astype(np.float32) for name in ("elevation", "slope")}
+    grid = Grid((0.0, 0.0), (300, 400), 0.1)
+    whole = encoded_layers(layers, grid, "map")
+    assert (whole["rows"], whole["note"]) == (300, "")
+    monkeypatch.setattr(content_module, "MAP_BYTES", 100_000)
+    page = encoded_layers(layers, grid, "map")
+    assert 30_000 < sum(len(layer["data"]) for layer in page["layers"]) <= 100_000
+    shrink = round(page["resolution"] / 0.1)
+    assert page["note"] == f"Shown with cells of {0.1 * shrink:g} m; the files have 0.1 m."
+    elevation = next(layer for layer in page["layers"] if layer["name"] == "elevation")
+    back = decoded(elevation, (page["rows"], page["columns"]))
+    np.testing.assert_allclose(back, shrunk(layers["elevation"], shrink), atol=1e-3)
+
+
+def test_many_closures_make_no_large_page(hills: np.ndarray) -> None:
+    """A long drive compares thousands of pairs: those that were accepted are shown, in smaller pictures."""
+    gpgmap = gpgmap_from_points(hills, 0.25)
+    poses = {k: np.eye(4) for k in range(3000)}
+
+    def closure(k: int) -> LoopClosure:
+        accepted = k >= 1000
+        return LoopClosure(
+            k, k + 1000, np.eye(4), 1e-4 * np.eye(6), 0.9, 0.5, accepted, "too little evidence", 1.0, accepted
+        )
+
+    few = closure_views([closure(1000)], poses, lambda id: gpgmap)
+    many = closure_views([closure(k) for k in range(1500)], poses, lambda id: gpgmap)
+    assert len(many) == content_module.MOST_CLOSURES
+    assert sum(item["accepted"] for item in many) == 500
+    pictured = [item for item in many if "pictures" in item]
+    assert len(pictured) == content_module.MOST_VIEWS
+    assert max(pictured[0]["size"]) <= content_module.PICTURE_CELLS[0] <= max(few[0]["size"])
+    assert len(json.dumps(many)) < 2_000_000

@@ -27,6 +27,10 @@ from gpgmap_ros.closure.rows import Rows
 from gpgmap_ros.closure.types import LoopClosure, Pair
 from gpgmap_ros.geometry import inverse
 
+WARM_START = 200
+"""Submaps from which on a new closure lets the solution go on from the one before, instead of from the odometry: a few
+steps, however long the drive is. Poses are then the same up to the tolerance of the solver, below a millimetre."""
+
 
 class ClosureGraph:
     """The pose graph of a LoopCloser with the decisions about its closures.
@@ -84,7 +88,7 @@ class ClosureGraph:
         self.insert_closures(closures)
         votes = [self._outliers.add(closure) for closure in closures]
         if any(votes):
-            self._solve(self._outliers.select())
+            self._solve(self._outliers.select(), anew=len(self.nodes) < WARM_START)
         return any(votes)
 
     def reject(self, pair: Pair) -> bool:
@@ -197,8 +201,11 @@ class ClosureGraph:
             covariance = chain.covariance(before.T_odom_submap, node.T_odom_submap, self.drift)
             self._graph.add_odometry(before.id, node.id, T, covariance)
 
-    def _solve(self, pairs: list[Pair]) -> None:
-        """Corrected poses; closures that the robust solution lets go are taken out, and it is solved without them."""
+    def _solve(self, pairs: list[Pair], anew: bool = True) -> None:
+        """Corrected poses; closures that the robust solution lets go are taken out, and it is solved without them.
+
+        anew: start from the odometry, and not from the poses as they are
+        """
         self.solver_error = ""
         self.revision += 1
         if not self.nodes:
@@ -207,14 +214,16 @@ class ClosureGraph:
         found = np.array([self.closures[pair].T_a_b for pair in pairs])
         graph.tilt_std = estimate_tilt_std(self.drift.tilt_std, found)
         numbers = dict(zip(graph.replace_closures(self.closures[pair] for pair in pairs), pairs, strict=True))
+        anchors = dict(graph.anchors)
+        start = None if anew or anchors != self._anchors else dict(zip(self.nodes, self.poses, strict=True))
         try:
-            solution = graph.solve() if pairs else None
+            solution = graph.solve(start) if pairs else None
             while solution is not None and solution.outliers:
                 for number in solution.outliers:
                     objection = graph_objection(solution.closure_errors[number])
                     self._outliers.objections[numbers[number]] = objection
                     graph.reject(number)
-                solution = graph.solve() if graph.closures else None
+                solution = graph.solve(start) if graph.closures else None
         except (SolverMissing, NotDetermined) as error:
             self.solver_error = str(error).splitlines()[0]
             solution = None

@@ -101,7 +101,8 @@ class PairwiseConsistency:
 
     def conflicts(self, index: int, others: Sequence[int]) -> list[int]:
         """Those of `others` that a closure does not agree with."""
-        return [other for other in others if not self._agree[index, other]]
+        chosen = np.asarray(others, dtype=np.intp)
+        return [int(other) for other in chosen[~self._agree[index, chosen]]]
 
     def _agrees(self, a: PoseEdge) -> NDArray[np.bool_]:
         """Which of those so far a new closure agrees with."""

@@ -15,7 +15,7 @@ that closures join to it is moved to where they put it, and one that nothing joi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -93,14 +93,21 @@ class PoseGraph:
         self._require(closure.target)
         check_pose(closure.T_target_source)
         check_covariance(closure.covariance)
+        return self._number(closure)
+
+    def _number(self, closure: PoseEdge) -> int:
         self._closures[self._next] = closure
         self._next += 1
         return self._next - 1
 
     def replace_closures(self, closures: Iterable[PoseEdge]) -> list[int]:
         """Exchange all closures for others; returns their numbers."""
+        checked = {id(closure): closure for closure in self._closures.values()}
         self._closures = {}
-        return [self.add_closure(closure) for closure in closures]
+        return [
+            self._number(closure) if id(closure) in checked else self.add_closure(closure)
+            for closure in closures
+        ]
 
     def reject(self, number: int) -> None:
         """Take a closure out: the next solution is made without it."""
@@ -127,21 +134,25 @@ class PoseGraph:
         """By submap, the one that holds it in place: two with the same anchor are in one frame."""
         return self._place_drives()[1]
 
-    def solve(self) -> Solution:
+    def solve(self, start: Mapping[int, Array] | None = None) -> Solution:
         """The corrected poses, from the odometry and the closures that are in the graph now.
 
+        start: T_map_submap by id to start from, as of a solution with fewer closures; by odometry unless given
         SolverMissing where the solver is not installed, ValueError where the graph does not determine its poses.
         """
         if not self._poses:
             raise ValueError("the graph is empty: add_first comes first")
-        found = solver_named(self._solver).minimise(
-            self._problem(), (Huber(KERNEL_WIDTH), Cauchy(KERNEL_WIDTH))
-        )
-        poses = dict(zip(self._poses, found.poses, strict=True))
-        squared = squared_errors(list(self._closures.values()), poses)
+        problem = self._problem()
+        if start is not None:
+            poses = np.array([start[id] for id in self._poses]).reshape(-1, 4, 4)
+            poses[problem.anchors] = problem.start[problem.anchors]
+            problem = replace(problem, start=poses)
+        found = solver_named(self._solver).minimise(problem, (Huber(KERNEL_WIDTH), Cauchy(KERNEL_WIDTH)))
+        solved = dict(zip(self._poses, found.poses, strict=True))
+        squared = squared_errors(list(self._closures.values()), solved)
         errors = dict(zip(self._closures, squared.tolist(), strict=True))
         outliers = tuple(number for number, error in errors.items() if graph_objection(error))
-        return Solution(poses, outliers, errors, found.cost)
+        return Solution(solved, outliers, errors, found.cost)
 
     def covariances(self, poses: Mapping[int, Array]) -> dict[int, Array]:
         """(6, 6) of the pose of each submap at a solution, relative to the one that holds it in place.

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from gp_core.arrays import Array
 from gpgmap_ros.closure.acceptance import (
+    canopy_objection,
     coverage_objection,
     layer_objection,
     relief_objection,
     size_objection,
 )
 from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.registration.canopy import detail_slope
 from gpgmap_ros.closure.types import NotComparable
 from gpgmap_ros.mapping import GPGMap
 
@@ -100,6 +102,7 @@ def make_registration_map(map_: GPGMap, config: ClosureConfig) -> RegistrationMa
     slopes = layers["gradient_x"][trusted], layers["gradient_y"][trusted]
     noise = float(np.median(slope_variance[trusted])) if config.use_variance else 0.0
     require(relief_objection(float(np.var(slopes[0]) + np.var(slopes[1])), noise))
+    require(canopy_objection(detail_slope(layers["gradient_x"], layers["gradient_y"], trusted)))
     base = float(np.median(layers["elevation"][trusted]))
     area = float(weight.sum())
     centre = np.array(

@@ -9,6 +9,7 @@ import pytest
 from graph_nodes import STEP, closure, node
 
 from gpgmap_ros.closure import ClosureConfig
+from gpgmap_ros.closure.graph import closure_graph
 from gpgmap_ros.closure.graph.closure_graph import ClosureGraph
 from gpgmap_ros.closure.graph.graph_paths import shortest_paths
 
@@ -58,6 +59,30 @@ def test_all_at_once_is_what_came_step_by_step(graph: ClosureGraph) -> None:
     assert [other.is_accepted(pair) for pair in other.closures] == [True, True, False]
     for id, covariance in graph.covariances().items():
         np.testing.assert_allclose(other.covariances()[id], covariance, atol=1e-12)
+
+
+def test_long_drives_go_on_from_the_solution_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same poses as from the odometry, also where a drive joins another in between."""
+    monkeypatch.setattr(closure_graph, "WARM_START", 2)
+    closures = [
+        closure(0, 7, off=1.0),
+        closure(1, 8, off=1.2),
+        closure(4, 11, off=0.5),
+        closure(2, 9, off=1.1),
+    ]
+    graph, other = ClosureGraph(CONFIG), ClosureGraph(CONFIG)
+    for k in range(12):
+        new = node(k) if k < 10 else node(k, drive=2)
+        graph.add_node(new)
+        other.insert_node(new)
+        graph.add_closures([item for item in closures if item.b == k])
+    other.insert_closures(closures)
+    other.rebuild()
+    np.testing.assert_allclose(graph.poses, other.poses, atol=2e-4)
+    assert [graph.is_accepted(item.pair) for item in closures] == [
+        other.is_accepted(item.pair) for item in closures
+    ]
+    assert graph.anchor(11) == 0
 
 
 def test_drives_are_in_one_frame_once_a_closure_joins_them(graph: ClosureGraph) -> None:
