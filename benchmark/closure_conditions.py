@@ -34,7 +34,16 @@ from pathlib import Path
 
 import numpy as np
 from closure_pairs import WITHIN, Result, mahalanobis, reliability
-from closure_terrain import OVERLAPS, Submap, Terrain, data_folder, from_lines, pose_error, terrains
+from closure_terrain import (
+    OVERLAPS,
+    Submap,
+    Terrain,
+    data_folder,
+    from_lines,
+    map_as_submap,
+    pose_error,
+    terrains,
+)
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 from simulated_lidar import Ground, Sensor, drifting, drive, lidar, resample, scan, stereo
@@ -42,7 +51,6 @@ from simulated_lidar import Ground, Sensor, drifting, drive, lidar, resample, sc
 from gpgmap_ros.closure import ClosureConfig, register
 from gpgmap_ros.demo.terrain import rover_terrain
 from gpgmap_ros.geometry import apply, inverse
-from gpgmap_ros.mapping import gpgmap_from_points
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -172,7 +180,7 @@ def make_submap(area: Area, how: Pass, xy: Array, rng: Rng) -> Submap:
     start[:3, :3] = start[:3, :3] @ (u @ vt)
     T_map_world = inverse(start)
     points = np.concatenate(clouds)
-    made = gpgmap_from_points(apply(T_map_world, points), area.cell)
+    made = map_as_submap(apply(T_map_world, points), area.cell)
     return Submap(replace(made, way=apply(T_map_world, stated[:, :3, 3])), T_map_world, xy.mean(axis=0))
 
 

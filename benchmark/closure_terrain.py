@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from scipy.ndimage import map_coordinates, spline_filter
 from scipy.optimize import brentq
 from scipy.spatial.transform import Rotation
 
+from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.geometry import apply, inverse
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
 
@@ -78,7 +79,7 @@ class Terrain:
         if len(blocks) * 16.0 < MIN_SEEN * np.pi * (self.radius / self.resolution) ** 2:
             return None
         T_map_world = self.random_frame(centre, rng)
-        return Submap(gpgmap_from_points(apply(T_map_world, points), self.resolution), T_map_world, centre)
+        return Submap(map_as_submap(apply(T_map_world, points), self.resolution), T_map_world, centre)
 
     def random_frame(self, centre: Array, rng: Rng) -> Array:
         """A frame near the disc: origin at most a radius from its centre, any yaw, slightly tilted."""
@@ -111,6 +112,18 @@ class Terrain:
             source, target = self.submap(first, 0, rng), self.submap(second, 1, rng)
             if source is not None and target is not None:
                 return source, target
+
+
+def map_as_submap(points: Array, resolution: float) -> GPGMap:
+    """A map of points (N, 3) with the kernel and the noise of submaps, at least five cells and the relief of the points
+    wide."""
+    config = with_settings(Config(), {"mapping.kernel": "rbf", "mapping.learn_noise": False})
+    mapping = replace(
+        config.mapping,
+        length_scale=max(config.mapping.length_scale, 5.0 * resolution),
+        relief_std=max(config.mapping.relief_std, float(np.std(points[:, 2]))),
+    )
+    return gpgmap_from_points(points, resolution, replace(config, mapping=mapping))
 
 
 def centre_distance(overlap: float) -> float:

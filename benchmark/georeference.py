@@ -4,10 +4,10 @@ python benchmark/georeference.py                        20 drives of 20 minutes
 python benchmark/georeference.py --drives 50 --seconds 600 --offset 1.0
 
 A drive of 1 m/s in loops of some hundred metres; its trajectory drifts by 0.3 % of the distance and is not corrected.
-GPS at 1 Hz: white noise, an offset that changes within minutes (Gauss-Markov, 60 s), a fifth of the fixes off by tens of
-metres, and one stretch of two minutes 50 m to the east. Error of the position: of the middle of the trajectory; NEES: of
-east, north and heading by the stated covariance, over three: 1 where that is right. No public recording with clouds, GPS
-and a better reference could be kept here: all of this is simulated.
+GPS at 1 Hz: white noise, an offset that changes within minutes (Gauss-Markov, 60 s), a fifth of the fixes off by tens
+of metres, and one stretch of two minutes 50 m to the east. Error of the position: of the middle of the trajectory;
+NEES: of east, north and heading by the stated covariance, over three: 1 where that is right. No public recording with
+clouds, GPS and a better reference could be kept here: all of this is simulated.
 """
 
 from __future__ import annotations

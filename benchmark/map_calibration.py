@@ -31,7 +31,7 @@ MODELS = {
     "matern54, stated noise": {"learn_noise": False},
     "rbf, stated noise": {"kernel": "rbf", "learn_noise": False},
 }
-TESTS = 8000
+TESTS = 3000
 """Held-out points that are scored, at most: those of some cells, with all of each cell."""
 
 

@@ -129,6 +129,12 @@ def stages(summary: dict[str, Any]) -> float:
     return float(sum(summary["timings_s"].values()))
 
 
+def processor_seconds() -> float:
+    """Of all processes that were started and have ended, with theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def network_bytes() -> int:
     """Sent over loopback since the machine started."""
     return int(psutil.net_io_counters(pernic=True)["lo"].bytes_sent)
@@ -139,18 +145,17 @@ def measure_rates(folder: Path, tiles: list[Path], settings: list[str]) -> None:
     xyz = np.concatenate([laspy.read(path).xyz for path in tiles])
     offset = xyz.mean(axis=0).round()
     npz = folder / "points.npz"
-    np.savez(npz, xyz=(xyz - offset).astype(np.float32), offset=offset)
+    np.savez(npz, xyz=np.ascontiguousarray(xyz - offset, dtype=np.float32), offset=offset)
     count = len(xyz)
     del xyz
     print("one process on one core, points per second of a processor:")
     for name, files in (("LAZ", tiles), ("NPZ", [npz])):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = processor_seconds()
         process = start(files, folder / f"rate_{name}", "--scheduler", "local", *settings, core=0)
         memory = Memory(process.pid)
         summary = finish(process)
         largest = memory.end()
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        cpu = processor_seconds() - before
         rate = summary["points"]["per_processor_second"]
         print(f"  {name}: {count:,} points   {rate / 1e6:5.2f} M/s read and added   {count / cpu / 1e6:5.2f} M/s with"
               f" headers, sample, solving, writing and imports ({cpu:.1f} s)   {largest:5.0f} MB")  # fmt: skip
@@ -180,24 +185,28 @@ def measure_overhead(folder: Path, tiles: list[Path], settings: list[str]) -> No
 
 def measure_workers(folder: Path, tiles: list[Path], settings: list[str], count: int) -> None:
     """Two workers together against two independent runs side by side, each with half of the tiles."""
-    sent = network_bytes()
+    sent, before = network_bytes(), processor_seconds()
     process = start(tiles, folder / "together", "--scheduler", "processes", *settings)
     memory = Memory(process.pid)
     summary = finish(process)
     largest, sent = memory.end(), network_bytes() - sent
-    together = stages(summary)
+    together, shared = stages(summary), processor_seconds() - before
     shutil.rmtree(folder / "together")
-    begin = time.monotonic()
+    begin, before = time.monotonic(), processor_seconds()
     halves = [
         start(tiles[k::2], folder / f"alone_{k}", "--scheduler", "local", *settings, core=k) for k in range(2)
     ]
     slowest = max(stages(finish(process)) for process in halves)
+    separate = processor_seconds() - before
     for k in range(2):
         shutil.rmtree(folder / f"alone_{k}")
     print(f"two workers: {count / together / 1e6:.2f} M points/s together ({together:.0f} s), two independent runs side"
           f" by side {count / slowest / 1e6:.2f} M points/s ({slowest:.0f} s, {time.monotonic() - begin:.0f} s with"
           f" imports): {slowest / together:.2f}")  # fmt: skip
-    print(f"  largest process {largest:.0f} MB; {sent / count:.2f} bytes per point over loopback")
+    print(f"  processors, with all imports: {shared:.1f} s together, {separate:.1f} s side by side")
+    print(
+        f"  largest process {largest:.0f} MB; {sent / count:.2f} bytes per point over loopback (of all programs)"
+    )
 
 
 def measure_peers(folder: Path, settings: list[str]) -> None:

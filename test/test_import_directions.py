@@ -91,8 +91,11 @@ ROS_MODULES = {"rclpy", "tf2_ros", "builtin_interfaces", "std_msgs", "sensor_msg
                "diagnostic_msgs", "rcl_interfaces", "tf2_msgs", "grid_map_msgs", "visualization_msgs",
                "std_srvs"}  # fmt: skip
 ROS_ROOM = "gpgmap_ros.nodes"
-UPWARDS = {("gpgmap_ros.mapping.gpgmap", "gpgmap_ros.viz.open3d_mesh.triangle_mesh")}
-"""Methods that hand their object to a room above, which is imported when they are called."""
+UPWARDS = {
+    ("gpgmap_ros.mapping.gpgmap", "gpgmap_ros.viz.open3d_mesh.triangle_mesh"),
+    ("gpgmap_ros.slam.comparison", "gpgmap_ros.apps.compare"),
+}
+"""Functions that hand their object to a room above, which is imported when they are called."""
 
 
 def room_of(module: str, root: Path) -> str:

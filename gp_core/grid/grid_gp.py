@@ -47,6 +47,8 @@ _LEVEL_KEPT: Final = 0.5
 """Change of its logarithm that is not worth solving the map again for."""
 _MOST_LEVERAGE: Final = 0.95
 """Of a point on the map at itself: what is more is error of the variance."""
+_LEAST_CARRIED: Final = 0.001
+"""Of a variance, what the lattice carries at least."""
 _TREND_RENEW: Final = 1.1
 """Growth of the data that makes the trend worth estimating again."""
 _TREND_TILES: Final = 36
@@ -257,12 +259,15 @@ class GridGP:
             mean, variances = self._trend.add_to(means, variances, self._basis.on_cells(self.grid))
         else:
             mean = means[0]
-        scale = self.scale_layer
+        if self._scale is not None:
+            # Of ground at the scale of the blocks: what lies below is the prior's guess, which nothing has scaled.
+            lacking = self._surface.unresolved_layers
+            variances = np.maximum(variances - lacking, _LEAST_CARRIED * variances) * self.scale_layer
         return GridPosterior(
             mean=mean[0] + self._observations.statistics.reference,
-            variance=variances[0] * scale + self._unfollowed_layer,
+            variance=variances[0] + self._unfollowed_layer,
             gradient=np.stack([mean[1], mean[2]], axis=-1),
-            gradient_variance=np.stack([variances[1] * scale, variances[2] * scale], axis=-1),
+            gradient_variance=np.stack([variances[1], variances[2]], axis=-1),
             grid=self.grid,
         )
 
@@ -414,7 +419,7 @@ class GridGP:
         height = mean[0] + self._observations.statistics.reference
         if self._scale is None:
             return height, np.sqrt(variance[0] + noise), degrees
-        carried = self._carried(variance[0]) * self._scale_at(xy)
+        carried = self._carried_at(as_positions(xy), variance[0]) * self._scale_at(xy)
         return height, self._scale.width * np.sqrt(carried + noise), degrees
 
     def learn_scale(self) -> LocalScale:
@@ -450,7 +455,7 @@ class GridGP:
         mean, total = self._predict(points.xy)
         x, y = np.ascontiguousarray(points.xy[:, 0]), np.ascontiguousarray(points.xy[:, 1])
         noise = self.noise_level * (points.variance + self._observations.unresolved)
-        leverage = np.clip(self._carried(total[0]) / noise, 0.0, _MOST_LEVERAGE)
+        leverage = np.clip(self._carried_at(points.xy, total[0]) / noise, 0.0, _MOST_LEVERAGE)
         error = points.z - self._observations.statistics.reference - mean[0]
         # Without itself a point is predicted with error / (1 - h) and variance v / (1 - h): v + r = r / (1 - h).
         self._scale.calibrate(error / np.sqrt((1.0 - leverage) * noise * self._scale.at(x, y)))
@@ -548,11 +553,24 @@ class GridGP:
             np.clip((axis.middles - low) / self.grid.resolution, 0.0, count - 1.0).astype(np.int64)
             for axis, low, count in zip((s.x, s.y), self.grid.origin, self.grid.shape[::-1], strict=True)
         )
-        return self._carried(self._surface.variance_layers[0][np.ix_(y, x)])
+        return np.asarray(self._carried_layers[0][np.ix_(y, x)])
 
-    def _carried(self, variance: Array) -> Array:
-        """Of the variance of a height, what the lattice carries: the rest is in the noise of the points already."""
-        return np.asarray(np.maximum(variance - self.prior.unresolved, 0.5 * variance))
+    @property
+    def _carried_layers(self) -> Array:
+        """(3, ny, nx) of the variances at the cells, what the lattice carries; the rest is noise of the points."""
+        variances = self._surface.variance_layers
+        return np.maximum(variances - self._surface.unresolved_layers, _LEAST_CARRIED * variances)
+
+    def _carried_at(self, xy: Array, variance: Array) -> Array:
+        """Likewise of variances (N,) of the height at points xy (N, 2)."""
+        column, row = (
+            np.clip((xy[:, k] - self.grid.origin[k]) / self.grid.resolution, 0.0, count - 1.0).astype(
+                np.int64
+            )
+            for k, count in enumerate(self.grid.shape[::-1])
+        )
+        lacking = self._surface.unresolved_layers[0][row, column]
+        return np.asarray(np.maximum(variance - lacking, _LEAST_CARRIED * variance))
 
     def _scale_at(self, xy: Any) -> Array | float:
         """Factor (N,) on the variances at points xy (N, 2)."""

@@ -47,7 +47,7 @@ _LEAST_OF_NEIGHBOURS: Final = 0.1
 """Share that the neighbours of a block have in the height there, at least: a map that only repeats its points has no
 residuals to learn from, and a point is never exactly the height of its block."""
 _PLANE: Final = 3
-_AT_MOST_LESS: Final = 5.0
+_AT_MOST_LESS: Final = 3.0
 """Times less than the level of least risk."""
 _POINTS_DENSE, _SHARE_DENSE = 6.0, 0.5
 """Points of a block whose scatter can be judged, and share of such blocks from which s is chosen by it."""

@@ -34,6 +34,11 @@ class Surface(Protocol):
         """(3, ny, nx) variances of value, d/dx and d/dy at the cells."""
         ...
 
+    @property
+    def unresolved_layers(self) -> Array:
+        """(3, ny, nx) of these variances, what the lattice lacks: detail below its blocks."""
+        ...
+
     def draw(self, blocks: Mask, s: Statistics, right_hand_sides: list[Array], gain: float) -> None:
         """Copy the statistics of the given blocks (J, I), each times `gain`."""
         ...

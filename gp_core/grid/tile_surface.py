@@ -78,6 +78,11 @@ class TileSurface:
         """(3, ny, nx) their variances."""
         return self._variance_layers.layers
 
+    @property
+    def unresolved_layers(self) -> Array:
+        """(3, ny, nx) of these variances, what the lattice lacks: of smooth kernels next to nothing."""
+        return np.zeros_like(self.variance_layers)
+
     def draw(self, blocks: Mask, s: Statistics, right_hand_sides: list[Array], gain: float) -> None:
         """Copy the statistics of the given blocks (J, I), each times `gain`."""
         self._images.draw_weights(blocks, s, gain)

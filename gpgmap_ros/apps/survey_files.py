@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpgmap_ros.apps.survey_plan import SAMPLE, Plan, SurveyError, clean_sample, plan_sample
+from gpgmap_ros.apps.survey_plan import SAMPLE, Plan, SurveyError, clean_sample, ground_area, plan_sample
 from gpgmap_ros.apps.survey_runner import LocalRunner, Runner, Task
 from gpgmap_ros.apps.survey_tasks import PART_POINTS, FileScan, FileStamp, PartSource, scan_file, stamp_of
 from gpgmap_ros.config import Config
@@ -18,6 +18,8 @@ from gpgmap_ros.io.points import PointFileError
 
 LEAST_SAMPLE = 2_000
 """Points from each file, however many files there are."""
+WHOLE_BYTES = 30_000_000
+"""Of all files, up to which the sample comes from a pass over all points: 8 million of LAZ, two seconds."""
 FAR_SIDES = 10.0
 """Longer sides of all other files by which one is too far from them: its scale, offset or zone is another."""
 
@@ -113,7 +115,8 @@ def prepare(
     counts = [scan.count for scan in with_points]
     points = None if None in counts else sum(count or 0 for count in counts)
     sample = clean_sample(np.concatenate([scan.sample for scan in with_points]), names)
-    planned = plan_sample(sample, points, names, request.config, set(request.given))
+    area = covered_area(with_points)
+    planned = plan_sample(sample, points, names, request.config, set(request.given), area)
     order = {path_for(path, runner): number for number, path in reversed(list(enumerate(request.files)))}
     return Prepared(
         planned,
@@ -125,6 +128,23 @@ def prepare(
     )
 
 
+def covered_area(scans: Sequence[FileScan]) -> float | None:
+    """Square metres with points in them, from places in the files and their boxes; None where the sample says it.
+
+    Places are few, so that cells around them reach beyond the edges of the survey; boxes are too large where a survey
+    is not a rectangle. The smaller is nearer to the truth.
+    """
+    if all(scan.places is scan.sample or len(scan.places) == len(scan.sample) for scan in scans):
+        return None
+    around = ground_area(np.concatenate([scan.places for scan in scans]))
+    sides = [
+        np.ptp(scan.sample[:, :2], axis=0) if scan.bounds is None
+        else np.subtract(scan.bounds[3:5], scan.bounds[:2])
+        for scan in scans
+    ]  # fmt: skip
+    return float(min(around, sum(side[0] * side[1] for side in sides)))
+
+
 def planned_file(number: int, scan: FileScan) -> PlannedFile:
     return PlannedFile(number, scan.stamp, scan.count, scan.ranges, scan.bounds, scan.decoder_bytes)
 
@@ -134,8 +154,10 @@ def scan_files(
 ) -> tuple[list[FileScan], list[str]]:
     """What headers and samples say, in the order of the files, and what is wrong with those that can't be read."""
     points = max(SAMPLE // len(request.files), LEAST_SAMPLE)
+    whole = sum(path.stat().st_size for path in request.files if path.is_file()) <= WHOLE_BYTES
+    asked = (request.epsg, request.classes, points, whole)
     tasks = [
-        Task(f"scan-{number}", scan_file, (path_for(path, runner), request.epsg, request.classes, points))
+        Task(f"scan-{number}", scan_file, (path_for(path, runner), *asked))
         for number, path in enumerate(request.files)
     ]
     scans: dict[str, FileScan] = {}
@@ -223,7 +245,7 @@ def refresh_files(
         if (now.size, now.modified) == (file.stamp.size, file.stamp.modified):
             fresh.append(replace(file, stamp=now))
             continue
-        arguments = (path, request.epsg, request.classes, LEAST_SAMPLE)
+        arguments = (path, request.epsg, request.classes, LEAST_SAMPLE, False)
         for outcome in runner.run([Task(f"scan-again-{file.number}", scan_file, arguments)]):
             if outcome.error is not None:
                 raise outcome.error

@@ -50,9 +50,15 @@ def plan(sources: list[PointSource], config: Config, given: set[str]) -> Plan:
     return plan_sample(read_sample(sources), points, list_names(sources), config, given)
 
 
-def plan_sample(sample: Array, points: int | None, names: str, config: Config, given: set[str]) -> Plan:
-    """The same from a sample (N, 3). points: in all files, None where unknown; names: of the files, for messages"""
-    density = (points or len(sample)) / ground_area(sample)
+def plan_sample(
+    sample: Array, points: int | None, names: str, config: Config, given: set[str], area: float | None = None
+) -> Plan:
+    """The same from a sample (N, 3).
+
+    points: in all files, None where unknown; names: of the files, for messages
+    area: square metres with points in them; that of the sample, which is then spread as the points are, unless given
+    """
+    density = (points or len(sample)) / (area or ground_area(sample))
     changes: dict[str, float] = {}
     guesses = []
     if "mapping.resolution" not in given:

@@ -74,8 +74,9 @@ from gpgmap_ros.storage.atomic import write_json
 
 MAX_MAP_CELLS = 40_000_000_000
 """Cells of a map: 140 x 140 km in cells of 0.7 m. More are a mistake in the coordinates or the resolution."""
-WINDOWS = (2 * TILE, TILE)
-"""Cells along a window that is solved at once, whole tiles of the GeoTIFFs: the larger one computes less twice."""
+WINDOWS = (2 * TILE, TILE, TILE // 2, TILE // 4)
+"""Cells along a window that is solved at once: a larger one computes less twice. Those of a whole tile of the GeoTIFFs
+or more are tasks; smaller ones, for kernels that need much memory, are parts of a task."""
 PROGRAM_BYTES, FREED_SHARE = 260 << 20, 10
 """Memory of a process before it solves anything; one part in so many is for arrays that are freed and not given
 back."""
@@ -377,8 +378,7 @@ def largest_overlap(parts: Sequence[PartIndex]) -> int:
 def window_edge(model: SurveyModel, memory: int) -> int:
     """Cells along a window that fits into the memory (bytes) of a process."""
     room = memory - memory // FREED_SHARE - PROGRAM_BYTES
-    large, small = WINDOWS
-    return large if window_bytes(model.config, large) <= room else small
+    return next((edge for edge in WINDOWS if window_bytes(model.config, edge) <= room), WINDOWS[-1])
 
 
 def make_windows(
@@ -390,14 +390,15 @@ def make_windows(
     """
     factor = overview_factor(grid)
     made = repr([(part.path.name, part.count, len(part.entries)) for part in parts])
-    signature = hashlib.sha256(f"{digest} {grid} {factor} {made}".encode()).hexdigest()
+    edge = window_edge(model, memory)
+    signature = hashlib.sha256(f"{digest} {grid} {factor} {edge} {made}".encode()).hexdigest()
     noise_level = estimate_survey_noise(model, parts, Workers(1))
     tiles: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for number, part in enumerate(parts):
         for place, (row, column) in enumerate(zip(part.entries["row"], part.entries["column"], strict=True)):
             tiles.setdefault((int(row), int(column)), []).append((number, place))
     jobs = []
-    for rows, columns in divide_map(grid, window_edge(model, memory)):
+    for rows, columns in divide_map(grid, max(edge, TILE)):
         down, across = model.lattice.tiles_in(window_bounds(model, grid, rows, columns))
         places: dict[int, list[int]] = {}
         for key in ((row, column) for row in down for column in across):
@@ -405,7 +406,7 @@ def make_windows(
                 places.setdefault(number, []).append(place)
         if places:
             needed = tuple((str(parts[n].path), parts[n].entries[places[n]]) for n in sorted(places))
-            jobs.append(WindowJob(grid, rows, columns, needed, noise_level, factor, signature))
+            jobs.append(WindowJob(grid, rows, columns, needed, noise_level, edge, factor, signature))
     return jobs
 
 

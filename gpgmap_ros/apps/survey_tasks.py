@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import os
 import secrets
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +41,7 @@ from gpgmap_ros.mapping.survey_parts import (
     remove_part,
     write_part,
 )
-from gpgmap_ros.mapping.survey_window import solve_window
+from gpgmap_ros.mapping.survey_window import Places, solve_window
 from gpgmap_ros.memory import give_back, largest_bytes
 
 PART_POINTS = 4_000_000
@@ -80,6 +81,7 @@ class FileScan:
 
     count: points, None where only reading tells; ranges: whether parts of it can be read
     bounds: as in the header, None where it has none; sample: (N, 3); digest: of count and sample
+    places: (P, 3) of the sample, as dense as the file is everywhere
     empty: why there are no points, where there are none
     """
 
@@ -91,26 +93,34 @@ class FileScan:
     bounds: Bounds | None
     decoder_bytes: int
     sample: Array
+    places: Array
     digest: str
     empty: str = ""
 
 
-def scan_file(path: str, epsg: int, classes: tuple[int, ...] | None, points: int) -> FileScan:
-    """Read the header and a sample of so many points. PointFileError where the file can't be read."""
+def scan_file(path: str, epsg: int, classes: tuple[int, ...] | None, points: int, whole: bool) -> FileScan:
+    """Read the header and a sample of so many points. PointFileError where the file can't be read.
+
+    whole: decode all of the file for the sample, else a part of it
+    """
     if not Path(path).exists():
         raise PointFileError(f"{path}: no such file")
     stamp = stamp_of(path)
     source = open_points(Path(path), epsg, classes)
-    sample, empty = np.empty((0, 3)), ""
+    sample = places = np.empty((0, 3))
+    empty = ""
     try:
-        sample = np.ascontiguousarray(source.sample(points))
+        if whole:
+            sample = places = source.sample(points)
+        else:
+            sample, places = source.sample_places(points)
     except NoPointsError as error:
         empty = str(error)
     check_extent(path, source.bounds, sample)
     digest = hashlib.sha256(f"{source.count} ".encode() + sample.tobytes()).hexdigest()
     return FileScan(
         stamp, source.count, source.crs, source.note, source.read_range is not None, source.bounds,
-        source.decoder_bytes, sample, digest, empty,
+        source.decoder_bytes, sample, places, digest, empty,
     )  # fmt: skip
 
 
@@ -230,7 +240,7 @@ class WindowJob:
     """A window of the map that is solved at once.
 
     grid: of the whole map; rows, columns: of the window; parts: sums in it and around it, those tiles only
-    noise_level: of the whole survey; factor: cells along a square of the overview
+    noise_level: of the whole survey; edge: cells along what is solved at once; factor: along a square of the overview
     signature: by which a result is known to be of this job
     """
 
@@ -239,6 +249,7 @@ class WindowJob:
     columns: slice
     parts: tuple[tuple[str, Entries], ...]
     noise_level: float | None
+    edge: int
     factor: int
     signature: str
 
@@ -261,6 +272,8 @@ class SolvedWindow:
 
 
 OVERVIEW = "overview_"
+_SOLVING = threading.Lock()
+"""A window is solved by several threads; two at once in one process are slower than one after the other."""
 
 
 def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int | None) -> SolvedWindow:
@@ -271,9 +284,8 @@ def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int
         return there
     model = load_model(scratch, digest)
     parts = [PartIndex(Path(name), entries, {}) for name, entries in job.parts]
-    part = solve_window(
-        model, job.grid, job.rows, job.columns, places_by_tile(parts), job.noise_level, Workers(threads)
-    )
+    with _SOLVING:
+        part = solve_divided(model, job, places_by_tile(parts), Workers(threads))
     give_back()
     small: dict[str, NDArray[np.float32]] = {}
     layers: dict[str, NDArray[Any]] = {}
@@ -293,6 +305,29 @@ def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int
     return SolvedWindow(
         job.grid, job.rows, job.columns, known, path if layers else None, small, largest_bytes() / 2**20
     )
+
+
+def solve_divided(model: SurveyModel, job: WindowJob, places: Places, workers: Workers) -> GPGMap | None:
+    """The map of a window, solved in squares of `job.edge` cells; None where nothing is known in it."""
+    names = posterior_layers(model.config.mapping)
+    shape = (job.rows.stop - job.rows.start, job.columns.stop - job.columns.start)
+    layers = {name: np.full(shape, np.nan, dtype=np.float32) for name in names}
+    known = False
+    for y in range(0, shape[0], job.edge):
+        for x in range(0, shape[1], job.edge):
+            rows = slice(job.rows.start + y, min(job.rows.start + y + job.edge, job.rows.stop))
+            columns = slice(job.columns.start + x, min(job.columns.start + x + job.edge, job.columns.stop))
+            part = solve_window(model, job.grid, rows, columns, places, job.noise_level, workers)
+            if part is not None:
+                known = True
+                for name, layer in layers.items():
+                    layer[y : y + job.edge, x : x + job.edge] = part[name]
+            give_back()
+    if not known:
+        return None
+    edge = job.grid.resolution
+    origin = (job.grid.origin[0] + job.columns.start * edge, job.grid.origin[1] + job.rows.start * edge)
+    return GPGMap(Grid(origin, shape, edge), layers, "survey", 0, model.config)
 
 
 def write_scratch(path: Path, arrays: dict[str, NDArray[Any]]) -> None:

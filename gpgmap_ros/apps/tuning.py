@@ -194,7 +194,7 @@ def tune(points: Points, config: Config, progress: Callable[[int, int, str], Non
     starts = [(kernel, factor) for kernel, factors in STARTS.items() for factor in factors]
     total = len(starts) + 2
     progress(0, total, "the settings as they are")
-    before, to_beat = evaluate(points, begin, TEST), evaluate(points, begin, CHOOSE)[1]
+    before, to_beat = judge(points, begin), evaluate(points, begin, CHOOSE)
     tried: list[dict[str, Any]] = []
     found: list[tuple[Score, Candidate, bool]] = []
     for number, (kernel, factor) in enumerate(starts):
@@ -204,16 +204,16 @@ def tune(points: Points, config: Config, progress: Callable[[int, int, str], Non
         row: dict[str, Any] = {"kernel": kernel, "start": correlation_length(start)}
         try:
             candidate, fit = search_from(points, start)
-            score = evaluate(points, candidate, CHOOSE)[1]
+            score = evaluate(points, candidate, CHOOSE)
         except (ValueError, np.linalg.LinAlgError) as error:
             row["failed"] = str(error)
         else:
-            at_bound = bool(np.any(fit.at_bound))
+            at_bound = fit is not None and bool(np.any(fit.at_bound))
             found.append((score, candidate, at_bound))
             row |= {
                 "length_scale": correlation_length(candidate.mapping), "relief_std": prior_std(candidate.mapping),
                 "noise_factor": candidate.factor, "log_density": score.log_density, "rmse": score.rmse,
-                "converged": fit.converged, "at_bound": at_bound,
+                "converged": fit is None or fit.converged, "at_bound": at_bound,
             }  # fmt: skip
         tried.append({**row, "seconds": round(time.monotonic() - clock, 2)})
     if not found:
@@ -224,7 +224,7 @@ def tune(points: Points, config: Config, progress: Callable[[int, int, str], Non
     for score, candidate, at_bound in sorted(found, key=lambda item: -item[0].log_density):
         if not is_better(score, to_beat):
             continue
-        judged = evaluate(points, candidate, TEST)
+        judged = judge(points, candidate)
         if is_better(judged[1], before[1]):
             best, after = candidate, judged
             warnings = ["the search ended at a bound: run it again from the new file"] if at_bound else []
@@ -252,8 +252,14 @@ def start_from(mapping: MappingConfig, kernel: str, factor: float) -> MappingCon
     return dataclasses.replace(start, **{name: getattr(start, name) * factor})
 
 
-def search_from(points: Points, start: MappingConfig) -> tuple[Candidate, Fit]:
-    """What a search from these settings found. ValueError or LinAlgError where it fails."""
+def search_from(points: Points, start: MappingConfig) -> tuple[Candidate, Fit | None]:
+    """What a search from these settings found. ValueError or LinAlgError where it fails.
+
+    A rough kernel in a map that learns its noise is a candidate as it is, without a search: its length hardly matters,
+    and the ratio of relief to noise is learned by every map itself.
+    """
+    if is_rough(start) and start.learn_noise:
+        return Candidate(start, 1.0), None
     fit = fit_process(points, Candidate(start, 1.0)).fit_hyperparameters()
     found = learned_settings(start, fit.kernel)
     learned: dict[str, Any] = {name: digits(value) for name, value in found.items()}
@@ -273,10 +279,15 @@ def fit_process(points: Points, candidate: Candidate) -> GridGP:
     return fit_gp(grid, candidate.mapping, train.xyz, train.variance * candidate.factor, expected)
 
 
-def evaluate(points: Points, candidate: Candidate, fold: int) -> tuple[float, Score]:
-    """Log marginal likelihood per point learned from, and the score on a fold."""
+def judge(points: Points, candidate: Candidate) -> tuple[float, Score]:
+    """Log marginal likelihood per point learned from, and the score on the points held out."""
+    gp = fit_process(points, candidate)
+    return gp.log_marginal_likelihood() / max(gp.count, 1.0), evaluate(points, candidate, TEST)
+
+
+def evaluate(points: Points, candidate: Candidate, fold: int) -> Score:
+    """The score on a fold."""
     gp, train, held = fit_process(points, candidate), points.part(TRAIN), points.part(fold)
-    evidence = gp.log_marginal_likelihood() / max(gp.count, 1.0)
     if candidate.mapping.learn_noise:
         sample = PointSample()
         sample.add(train.xyz, train.variance * candidate.factor)
@@ -291,12 +302,11 @@ def evaluate(points: Points, candidate: Candidate, fold: int) -> tuple[float, Sc
         low, high = mean - 2.0 * scale, mean + 2.0 * scale
     error = held.xyz[:, 2] - mean
     density = student_t.log_density(error / scale, degrees) - np.log(scale)
-    score = Score(
+    return Score(
         float(density.mean()),
         float(np.sqrt(np.mean(error**2))),
         float(np.mean((held.xyz[:, 2] >= low) & (held.xyz[:, 2] <= high))),
     )
-    return evidence, score
 
 
 def apply_learned(config: Config, best: Candidate, sensed: bool) -> Config:

@@ -40,6 +40,10 @@ class FitOperator:
         """(6,) or (n, 6) of differences (cells,) or (n, cells)."""
         return np.asarray(e @ self.weighted.T @ self.inverse.T)
 
+    def without_effect(self) -> FitOperator:
+        """A fit that finds no motion in anything: the frames are taken as exact."""
+        return FitOperator(self.jacobian, self.weighted, np.zeros_like(self.inverse))
+
     def remainder(self, e: Array) -> Array:
         """The differences without what the motion explains."""
         return np.asarray(e - self.motion(e) @ self.jacobian)

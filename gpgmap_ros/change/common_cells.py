@@ -17,7 +17,7 @@ Mask = NDArray[np.bool_]
 
 LEAST_CELLS = 400
 """Shared cells from which an error model can be estimated."""
-GAP_RATIO = 5.0
+GAP_RATIO = 3.0
 """Posterior standard deviations, in typical ones, beyond which a cell counts as a gap and is not compared: what the
 prior continues there is no survey."""
 SAME_CELLS = 1e-3

@@ -30,14 +30,16 @@ CLIP, UNMISTAKABLE = 20.0, 10.0
 robust ones of the average beyond which ground is left out of the error model."""
 ROBUST_NU = 4.0
 """Degrees of freedom until what changed has been left out: it would pass for heavy tails."""
-AROUND_SCORE, AROUND_CELLS = 1.5, 2
-"""What is left out with it: neighbours that differ so much, and so many cells around these."""
+AROUND_SCORE, AROUND_CELLS, MARGIN_CELLS = 3.0, 6, 2
+"""What is left out with it: neighbours that differ so much, up to so many cells away, and some cells around these.
+Errors of a strip reach far, and must not be left out with a change that they touch."""
 EIGHT = np.ones((3, 3), dtype=bool)
 
 
 @dataclass(frozen=True, eq=False)
 class NullModel:
     """index: (cells,) of the compared cells in the flattened map; difference: (cells,) after the alignment
+    motion: (6,) that the fit found, about `centre`; operator: the fit, for draws of the error
     std: (cells,) scale of the error; normal: (rows, columns) normal scores of the differences, 0 where not compared
     stable: (rows, columns) cells that the model was estimated from
     tails: (sigma, nu) of the averaged normal scores, by `SCALES`
@@ -69,7 +71,7 @@ class _Cells:
     extent: float
 
     @classmethod
-    def of(cls, common: CommonCells, align: bool) -> _Cells:
+    def of(cls, common: CommonCells) -> _Cells:
         compared = common.compared
         index = np.flatnonzero(compared)
         y, x = np.divmod(index, compared.shape[1])
@@ -77,7 +79,7 @@ class _Cells:
         height = 0.5 * (common.before + common.after)[compared]
         centre = np.array([*xy.mean(axis=0), height.mean()])
         gradient = common.gradients.mean(axis=0)[:, compared].T
-        jacobian = make_jacobian(xy - centre[:2], height - centre[2], gradient) * float(align)
+        jacobian = make_jacobian(xy - centre[:2], height - centre[2], gradient)
         covariates = np.stack([
             common.variance[compared],
             np.ones(len(index)),
@@ -96,11 +98,14 @@ class _Cells:
 
 
 def estimate_null(common: CommonCells, rng: np.random.Generator, align: bool = True) -> NullModel:
-    """The error model of two maps. align: remove the rigid motion between them"""
-    cells = _Cells.of(common, align)
+    """The error model of two maps.
+
+    align: remove the rigid motion between them; else the frames are taken as exact, and the motion as change
+    """
+    cells = _Cells.of(common)
     d = cells.difference
     stable = np.ones(d.size, dtype=bool)
-    r = d - np.median(d) if align else d
+    r = d - np.median(d)
     scale = ErrorScale(np.zeros(4), ROBUST_NU)
     std = np.full(d.size, max(float(np.median(np.abs(r))) / 0.6745, 1e-9))
     for last in [False] * ROUNDS + [True]:
@@ -119,6 +124,9 @@ def estimate_null(common: CommonCells, rng: np.random.Generator, align: bool = T
     tails = tuple(fit_tail(average(normal, common.compared, sigma)[mask], rng) for sigma in SCALES)
     correlation = estimate_correlation(normal, mask)
     motion = operator.motion(d)
+    if not align:
+        r, operator = d, operator.without_effect()
+        normal = cells.image(scale.normal_scores(r / std))
     return NullModel(
         cells.index, r, motion, cells.centre, operator, scale, std, normal, mask, tails, correlation
     )
@@ -137,5 +145,6 @@ def set_aside(averages: list[Array], stable: Mask) -> Mask:
     """Ground whose averaged differences are unmistakably no error, and what lies around it."""
     scores = [values / (np.median(np.abs(values[stable])) / 0.6745) for values in averages]
     far = np.max(np.abs(scores), axis=0) > UNMISTAKABLE
-    grown = ndimage.binary_propagation(far, EIGHT, far | (np.abs(scores[0]) > AROUND_SCORE))
-    return np.asarray(ndimage.binary_dilation(grown, EIGHT, iterations=AROUND_CELLS))
+    near = far | (np.abs(scores[0]) > AROUND_SCORE)
+    grown = ndimage.binary_dilation(far, EIGHT, iterations=AROUND_CELLS, mask=near)
+    return np.asarray(ndimage.binary_dilation(grown, EIGHT, iterations=MARGIN_CELLS))

@@ -19,8 +19,8 @@ from gpgmap_ros.change.null_model import EIGHT
 
 GROW_SCORE = 1.5
 """Standard deviations that a neighbour of changed ground must differ by, in the same direction, to belong to it."""
-MARGIN = 2
-"""Cells around that."""
+GROW_CELLS, MARGIN = 4, 2
+"""Cells that a patch grows by in this way at most, and cells around that."""
 LEAST_CELLS = 4
 """Changed cells of a patch: fewer are not told from a single wrong height."""
 
@@ -64,7 +64,8 @@ def find_footprints(changed: Mask, score: Array, known: Mask) -> list[Footprint]
         core = changed & (sign * score > 0.0)
         labels, count = ndimage.label(core, EIGHT)
         core &= (np.bincount(labels.ravel(), minlength=count + 1) >= LEAST_CELLS)[labels]
-        grown = ndimage.binary_propagation(core, EIGHT, core | (sign * score > GROW_SCORE))
+        near = core | (sign * score > GROW_SCORE)
+        grown = ndimage.binary_dilation(core, EIGHT, iterations=GROW_CELLS, mask=near)
         wide = ndimage.binary_dilation(grown, EIGHT, iterations=MARGIN) & known & ~taken
         taken |= wide
         labels, _ = ndimage.label(wide, EIGHT)

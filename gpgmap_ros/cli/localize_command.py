@@ -63,11 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
 
-    changes = changes_from(arguments.changes)
-    if changes.get("localization.update"):
+    if any(text.partition("=")[0].strip() == "localization.update" for text in arguments.changes):
         raise UsageError(
             "localization.update is for mapping_node: replay the recording, then use gpgmap merge"
         )
+    changes = changes_from(arguments.changes)
     with Recording(arguments.bags) as recording, session_errors():
         session = Session.load(arguments.run_folder)
         config = localization_config(session, changes)

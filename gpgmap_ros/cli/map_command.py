@@ -96,9 +96,13 @@ def run(arguments: argparse.Namespace) -> None:
     from gpgmap_ros.apps.survey_files import MixedSystemsError, prepare
     from gpgmap_ros.apps.survey_run import SurveyJob, resume_plan, run_survey
     from gpgmap_ros.apps.survey_runner import prepare_process
+    from gpgmap_ros.io.points import check_kind
     from gpgmap_ros.io.run_folder import RunFolder
 
     request = request_from(arguments)
+    if not request.leave_out:
+        for path in request.files:
+            check_kind(path)  # before anything is started
     memory = arguments.memory << 20
     prepare_process()
     scheduler = arguments.scheduler or choose_scheduler(request.files, memory)

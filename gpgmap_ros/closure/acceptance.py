@@ -27,8 +27,9 @@ from gpgmap_ros.closure.chi_square import quantile
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.types import Evidence, Pair
 
-MIN_SPREAD = 2.0
-"""Variance of the slopes over that of their errors, below which a map is flat."""
+MIN_SPREAD = 0.5
+"""Variance of the slopes over that of their errors, below which a map is flat. Rough kernels state errors of slopes as
+large as the slopes: 1.2 to 1.9 on relief, 0.1 on level ground; smooth ones have 2,000 and 2."""
 OVERLAP_FACTOR = 0.6
 """Of `min_overlap`, from which on poses are looked for: weighed cell by cell, a right one may share less than it seemed
 to. What little ground can tell is in the probability."""

@@ -94,7 +94,11 @@ class LoopCloser:
         }
         try:
             found = self.database.closures(
-                submap.gpgmap, self.config.matches, priors=priors, among=list(candidates)
+                submap.gpgmap,
+                self.config.matches,
+                priors=priors,
+                among=list(candidates),
+                tilts=self._tilts(node, candidates),
             )
             self.database.add(node.id, submap.gpgmap)
         except NotComparable as refusal:
@@ -108,6 +112,15 @@ class LoopCloser:
             self._candidates.invalidate_paths()
         decisions = [graph.decision(closure.pair) for closure in closures]
         return sorted(decisions, key=lambda c: (not c.accepted, -c.probability))
+
+    def _tilts(self, node: SubmapNode, others: Iterable[int]) -> dict[SubmapKey, float]:
+        """Radians by which verticals may differ: those of two drives are independent, one drive has one."""
+        nodes = [self._graph.nodes[id] for id in others]
+        return {
+            item.id: float(np.hypot(node.tilt_std, item.tilt_std))
+            for item in nodes
+            if item.drive != node.drive
+        }
 
     def compare(self, id: int, gpgmap: GPGMap) -> list[LoopClosure]:
         """Compare a submap that is here already with those of other drives, after `merge`; all that came of it.
@@ -125,7 +138,13 @@ class LoopCloser:
         priors: dict[SubmapKey, PosePrior] = {
             other: prior for other, prior in candidates.items() if prior is not None
         }
-        found = self.database.closures(gpgmap, self.config.matches, priors=priors, among=list(candidates))
+        found = self.database.closures(
+            gpgmap,
+            self.config.matches,
+            priors=priors,
+            among=list(candidates),
+            tilts=self._tilts(node, candidates),
+        )
         closures = [LoopClosure.from_registration(int(other), id, result) for other, result in found]
         if graph.add_closures(closures):
             self._candidates.invalidate_paths()

@@ -43,8 +43,8 @@ INFLUENCE_SCALES, ROUGH_INFLUENCE_SCALES = 9.0, 2.0
 points hide those behind them within a few cells; this is what the fill of a hole may need."""
 WINDOW_SCALES = 8.0
 """Length scales around a window of a survey whose blocks are solved with it: beyond, a smooth correlation is e^-32."""
-ROUGH_BLOCK_BYTES = 8000
-"""Of one block while a rough kernel is solved, at most: measured at 400 x 400 cells, 4 to 7 KB per cell."""
+ROUGH_BLOCK_BYTES = 4000
+"""Of one block while a rough kernel is solved: measured with windows of 128 and 256 cells and their halos, 3 KB."""
 CORRELATION = 0.5
 """At the distance that stands for a kernel's length when it is read back: any value well between 0 and 1 will do."""
 

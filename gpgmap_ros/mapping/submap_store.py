@@ -134,7 +134,7 @@ class SubmapStore:
         return Submap(
             info.id, info.session, info.T_map_submap, gpgmap,
             info.first_stamp, info.last_stamp, info.distance, info.ended_by,
-            track, points,
+            track, points, tilt_from(path, values),
         )  # fmt: skip
 
 
@@ -173,6 +173,14 @@ def frame_of(path: Path, values: Mapping[str, Any]) -> str:
     if not isinstance(frame, str):
         raise ArchiveError(f"{path}: its frame_id is missing or no text")
     return frame
+
+
+def tilt_from(path: Path, values: Mapping[str, Any]) -> float:
+    """Uncertainty of the vertical; 0 in files of earlier versions."""
+    try:
+        return check_number(values.get("tilt_std", 0.0), "its tilt_std", 0.0, np.pi)
+    except ValueError as error:
+        raise ArchiveError(f"{path}: {error}") from error
 
 
 def contents_from(
@@ -230,6 +238,7 @@ def values_of(submap: Submap) -> dict[str, Any]:
         "distance": submap.distance,
         "ended_by": submap.ended_by,
         "frame_id": submap.gpgmap.frame_id,
+        "tilt_std": submap.tilt_std,
         "grid": {"origin": grid.origin, "shape": grid.shape, "resolution": grid.resolution},
         "settings": {item.name: item.value for item in settings(submap.gpgmap.config)},
     }

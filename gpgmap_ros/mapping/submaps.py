@@ -51,6 +51,7 @@ class Submap:
     distance: travelled in it, metres; ended_by: distance, angle, area, extent, or what the caller said
     track: the robot's poses while it was made
     points: what stands for its statistics when it is stitched with others; None where that was not kept
+    tilt_std: radians by which the vertical of its drive's frame may be off; 0 where that is not known
     """
 
     id: int
@@ -63,6 +64,7 @@ class Submap:
     ended_by: str
     track: Track = field(default_factory=Track, repr=False)
     points: PseudoPoints | None = field(default=None, repr=False)
+    tilt_std: float = 0.0
 
 
 def submap_mapping(config: Config) -> MappingConfig:
@@ -101,9 +103,16 @@ class SubmapBuilder:
         self._distance, self._angle = 0.0, 0.0
         self._stamps: list[int] = []
         self._track: list[Array] = []
+        self._tilt_std = 0.0
 
-    def add(self, xyz: Array, variance: Array, T_map_robot: Array, stamp: int) -> None:
-        """Take in points (N, 3) in the map's frame with variances (N,), seen from the robot's pose."""
+    def add(
+        self, xyz: Array, variance: Array, T_map_robot: Array, stamp: int, tilt_std: float | None = None
+    ) -> None:
+        """Take in points (N, 3) in the map's frame with variances (N,), seen from the robot's pose.
+
+        tilt_std: of the map's vertical, radians
+        """
+        self._tilt_std = max(self._tilt_std, tilt_std or 0.0)
         self._distance += float(np.linalg.norm(T_map_robot[:3, 3] - self._position))
         turn = yaw_of(T_map_robot) - self._yaw
         self._angle += abs((turn + np.pi) % (2.0 * np.pi) - np.pi)
@@ -148,7 +157,7 @@ class SubmapBuilder:
         return Submap(
             id, self._session, self.T_map_submap, dataclasses.replace(gpgmap, way=track.positions),
             self._first_stamp, self._last_stamp, self._distance, ended_by,
-            track, self._map.pseudo_points(),
+            track, self._map.pseudo_points(), self._tilt_std,
         )  # fmt: skip
 
     def _record(self, stamp: int, T_map_robot: Array) -> None:

@@ -12,6 +12,7 @@ session            a run on disk, opened to be used again; merging: several of t
 localizer          where is the robot in a saved map? hypotheses, pose_belief and footprints serve it;
                    localization hands it the submaps of a loop
 global_map         one map of all submaps, under corrected poses
+comparison         what changed between two runs, maps or point clouds
 metrics            counts, durations and warnings of a run
 
 A *drive* is a stretch of poses in one odometry frame. It ends where no motion leads from one pose to the next (a gap of
@@ -20,6 +21,7 @@ its first cloud. Drives that closures join are in one frame and make up a *part*
 the program: a node from configure to cleanup, or one replay. A map folder keeps the drives of several runs.
 """
 
+from gpgmap_ros.slam.comparison import compare
 from gpgmap_ros.slam.executors import Executors
 from gpgmap_ros.slam.loop import Slam, SlamListener, Step
 from gpgmap_ros.slam.mapping_pipeline import CloudReport, MappingPipeline
@@ -37,5 +39,6 @@ __all__ = [
     "SlamListener",
     "Step",
     "Trajectory",
+    "compare",
     "merge",
 ]

@@ -19,10 +19,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gp_core.grid import Grid
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.layers import BASE
+from gpgmap_ros.mapping.placement import place_map
 from gpgmap_ros.sensing.gps import UNKNOWN_STD
 from gpgmap_ros.sensing.messages import GpsFix
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
@@ -98,13 +97,7 @@ class Georeference:
 
     def place(self, aligned: GPGMap) -> GPGMap:
         """A map whose axes are those of the grid (`T_aligned_map`), in UTM."""
-        grid = aligned.grid
-        corner = self.origin[:2] + self.scale * np.array(grid.origin)
-        placed = Grid((float(corner[0]), float(corner[1])), grid.shape, self.scale * grid.resolution)
-        more = [name for name in ("pose_variance", "noise_variance") if name in aligned.layers]
-        layers = {name: aligned[name] for name in (*BASE, *more)}
-        layers["elevation"] = (layers["elevation"] + self.origin[2]).astype(np.float32)
-        return GPGMap(placed, layers, self.label, aligned.stamp, aligned.config)
+        return place_map(aligned, self.origin, self.scale, self.label)
 
     def T_earth_map(self) -> Array:  # noqa: N802
         """(4, 4) from the map's frame to earth-centred coordinates."""

@@ -137,7 +137,7 @@ class Slam:
             with self.metrics.timed("fuse"):
                 # a submap that this cloud ends goes to the finalizer, and from there to _on_submap
                 report = self.mapping.add_cloud(
-                    points, pose.T_map_sensor, cloud.stamp, covariance, pose.T_base_sensor
+                    points, pose.T_map_sensor, cloud.stamp, covariance, pose.T_base_sensor, pose.tilt_std
                 )
         except ValueError as error:
             return DroppedCloud(cloud, error, pose)

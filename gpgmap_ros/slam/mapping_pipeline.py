@@ -190,12 +190,14 @@ class MappingPipeline:
         stamp: int,
         pose_covariance: ArrayLike | None = None,
         T_base_sensor: Array | None = None,
+        tilt_std: float | None = None,
     ) -> CloudReport:
         """Fuse one cloud. A pose that is none is refused with a ValueError and changes nothing.
 
         points_sensor: (N, 3) in the sensor's frame; T_map_sensor: its pose in the map's frame; stamp: nanoseconds
         pose_covariance: (6, 6) of that pose, as in geometry_msgs/PoseWithCovariance; None or -1 first where unknown
         T_base_sensor: the sensor's mount on the robot, where it is known
+        tilt_std: radians by which the vertical of the map's frame may be off, where it is known; kept in the submap
         """
         points_sensor = check_points(points_sensor)
         T_map_sensor = check_pose(T_map_sensor, "T_map_sensor")
@@ -216,7 +218,7 @@ class MappingPipeline:
             xyz, variance = xyz[result.passed], variance[result.passed]
         used = elevation_map.add(xyz, variance, common)
         self._stamp, self._drive_id = max(self._stamp, stamp), self._drive_id or self._new_drive_id(stamp)
-        submap, error = self._add_to_submap(xyz, variance, gone, T_map_robot, stamp)
+        submap, error = self._add_to_submap(xyz, variance, gone, T_map_robot, stamp, tilt_std)
         return CloudReport(
             points=len(points_sensor),
             used=used,
@@ -302,7 +304,13 @@ class MappingPipeline:
         return archive_path(self._folder, name)
 
     def _add_to_submap(
-        self, xyz: Array, variance: Array, released: Array, T_map_robot: Array, stamp: int
+        self,
+        xyz: Array,
+        variance: Array,
+        released: Array,
+        T_map_robot: Array,
+        stamp: int,
+        tilt_std: float | None,
     ) -> tuple[Submap | None, str]:
         """Add points to the submap being made; what it became if that ended it, and why it is not on the disk if so."""
         if not self._config.submap.enabled:
@@ -310,7 +318,7 @@ class MappingPipeline:
         if self._submap is None:
             self._submap = SubmapBuilder(self._config, T_map_robot, stamp, self._drive_id)
         self._submap.forget(released)
-        self._submap.add(xyz, variance, T_map_robot, stamp)
+        self._submap.add(xyz, variance, T_map_robot, stamp, tilt_std)
         ended_by = self._submap.ended_by()
         return self.end_submap(ended_by) if ended_by is not None else (None, "")
 

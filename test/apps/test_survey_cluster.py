@@ -133,7 +133,7 @@ def test_the_stages_as_dask_collections(plain: tuple[list[Path], Path], tmp_path
     assert not (tmp_path / "scratch").exists(), "nothing is computed before it is asked for"
     planned = lazy.compute(scheduler="synchronous")
     sums = survey.statistics(planned).compute(scheduler="threads")
-    windows = survey.solve(planned, sums, 400 << 20).compute(scheduler="threads")
+    windows = survey.solve(planned, sums, 400 << 20).compute(scheduler="synchronous")
     with np.load(plain[1] / "map.npz") as file:
         whole = file["elevation"]
     for window in windows:

@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from survey_case import assert_same_map, hills, map_files, write_tiles
+from survey_case import SETTINGS, assert_same_map, hills, map_files, write_tiles
 
-from gpgmap_ros.apps import survey_layers, survey_run, survey_tasks
-from gpgmap_ros.apps.survey_files import MixedSystemsError
+from gpgmap_ros.apps import survey_files, survey_layers, survey_run, survey_tasks
+from gpgmap_ros.apps.survey_files import MixedSystemsError, SurveyRequest, prepare
 from gpgmap_ros.apps.survey_plan import SurveyError
 from gpgmap_ros.apps.survey_runner import LocalRunner, Outcome, Task
+from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.points import PointFileError
+from gpgmap_ros.mapping.survey import SurveyModel, trend_of
+from gpgmap_ros.mapping.survey_window import window_bytes
 
 
 @pytest.fixture(scope="module")
@@ -245,3 +248,52 @@ def test_points_in_any_order_go_through_a_tree_of_sums(
     with np.load(plain[1] / "map.npz") as one, np.load(tmp_path / "out" / "map.npz") as other:
         error = np.abs(one["elevation"] - other["elevation"])
     assert np.nanmax(error) < 0.02, "the trend and the noise are those of another sample"
+
+
+def test_a_sample_of_places_gives_the_density_of_the_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of large LAZ files only the beginnings of chunks are decoded, where points follow each other closely."""
+    laspy = pytest.importorskip("laspy")
+    rng = np.random.default_rng(3)
+    files = []
+    for number in range(3):  # 90,000 points on 300 x 100 m each, flown in lines: 3 for each square metre
+        along = np.sort(rng.uniform(0.0, 300.0, 90_000))
+        xyz = np.column_stack([along, rng.uniform(0.0, 100.0, 90_000) + 100.0 * number, 0.01 * along])
+        header = laspy.LasHeader(point_format=6, version="1.4")
+        header.offsets, header.scales = [0.0, 0.0, 0.0], [0.001] * 3
+        las = laspy.LasData(header)
+        las.x, las.y, las.z = xyz.T
+        las.write(tmp_path / f"line_{number}.laz")
+        files.append(tmp_path / f"line_{number}.laz")
+    request = SurveyRequest(tuple(files), Config())
+    exact = prepare(request, LocalRunner()).plan
+    monkeypatch.setattr(survey_files, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(survey_files, "SAMPLE", 60_000)
+    few = prepare(request, LocalRunner()).plan
+    assert exact.density == pytest.approx(3.0, rel=0.1)
+    assert few.density == pytest.approx(3.0, rel=0.3)
+    assert few.config.mapping.resolution == exact.config.mapping.resolution == 1.0
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern32"])
+def test_windows_are_as_large_as_the_memory_allows(kernel: str) -> None:
+    trend = trend_of(hills(100, (0.0, 0.0), 1), 50.0)
+    model = SurveyModel(with_settings(Config(), {**SETTINGS, "mapping.kernel": kernel}), trend)
+    edges = [survey_run.window_edge(model, megabytes << 20) for megabytes in (600, 1024, 8000)]
+    assert edges == sorted(edges)
+    assert edges[-1] == survey_run.WINDOWS[0]
+    for edge, megabytes in zip(edges, (600, 1024, 8000), strict=True):
+        needed = window_bytes(model.config, edge) + survey_run.PROGRAM_BYTES
+        assert needed <= megabytes << 20 or edge == survey_run.WINDOWS[-1]
+
+
+def test_a_window_solved_in_squares_is_the_same(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
+    """Kernels that need much memory are solved in squares smaller than a tile of the GeoTIFFs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(survey_run, "WINDOWS", (64,))
+        map_files(plain[0][:2], tmp_path / "squares")
+    map_files(plain[0][:2], tmp_path / "whole")
+    with np.load(tmp_path / "squares" / "map.npz") as a, np.load(tmp_path / "whole" / "map.npz") as b:
+        assert np.nanmax(np.abs(a["elevation"] - b["elevation"])) < 5e-3
+        assert np.array_equal(np.isfinite(a["elevation"]), np.isfinite(b["elevation"]))

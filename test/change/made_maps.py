@@ -11,7 +11,7 @@ from gpgmap_ros.mapping import GPGMap
 
 H = 0.2
 STD = 0.01
-SHAPE = (110, 130)
+SHAPE = (90, 110)
 
 
 def make_ground(rng: np.random.Generator, shape: tuple[int, int] = SHAPE) -> Array:

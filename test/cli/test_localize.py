@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
+
+from gpgmap_ros.cli.main import WRONG_CALL, main
 
 if TYPE_CHECKING:
     import drives
@@ -35,7 +38,9 @@ def test_a_recording_is_placed_in_its_own_map(
     assert {path: path.read_bytes() for path in sorted(run_folder.rglob("*")) if path.is_file()} == before
 
 
-def test_wrong_calls_write_nothing(gpgmap, run_folder: Path, drive_bags: drives.Bags, tmp_path: Path) -> None:
+def test_wrong_calls_write_nothing(
+    run_folder: Path, drive_bags: drives.Bags, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
     bag, out = drive_bags.sqlite, tmp_path / "out"
     for arguments, text in (
@@ -47,6 +52,6 @@ def test_wrong_calls_write_nothing(gpgmap, run_folder: Path, drive_bags: drives.
         (("merge", run_folder, tmp_path / "empty", "--out", run_folder), "one of the runs"),
         (("replay", bag, "--sessions", "--out", out), "two recordings or more"),
     ):
-        result = gpgmap(*arguments, code=2)
-        assert text in result.stderr
+        assert main(list(map(str, arguments))) == WRONG_CALL
+        assert text in capsys.readouterr().err
         assert not out.exists()

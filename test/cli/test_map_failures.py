@@ -148,7 +148,9 @@ def test_memory_is_held(gpgmap, tmp_path: Path) -> None:
     xy = rng.uniform(0.0, 900.0, (1_200_000, 2))
     z = 3.0 * np.sin(xy[:, 0] / 20.0)
     np.savez(tmp_path / "wide.npz", xyz=np.column_stack([xy, z]).astype(np.float32))
-    settings = ["--set", "mapping.resolution=1", "--set", "mapping.length_scale=2"]
+    settings = [
+        "--set", "mapping.kernel=rbf", "--set", "mapping.resolution=1", "--set", "mapping.length_scale=2",
+    ]  # fmt: skip
     summary = json.loads(
         gpgmap("map", "wide.npz", "--out", "out", "--json", "--memory", 560, *settings, timeout=900).stdout
     )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 from scipy.spatial.transform import Rotation
 
+from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.geometry import apply, inverse
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
 
@@ -50,7 +51,19 @@ class World:
         T_world_map[:3, :3] = (lean * Rotation.from_euler("z", yaw)).as_matrix()
         T_world_map[:3, 3] = [*centre, float(np.mean(z)) + 1.5]
         T_map_world = inverse(T_world_map)
-        return gpgmap_from_points(apply(T_map_world, np.column_stack([xy, z])), 1.0), T_map_world
+        return map_as_submap(apply(T_map_world, np.column_stack([xy, z]))), T_map_world
+
+
+def map_as_submap(points: Array) -> GPGMap:
+    """A map of points (N, 3) in cells of 1 m with the kernel and the noise of submaps."""
+    relief = max(1.0, float(np.std(points[:, 2])))
+    settings = {
+        "mapping.kernel": "rbf",
+        "mapping.learn_noise": False,
+        "mapping.length_scale": 5.0,
+        "mapping.relief_std": relief,
+    }
+    return gpgmap_from_points(points, 1.0, with_settings(Config(), settings))
 
 
 def fractal(seed: int, size: int = 256, slope: float = 2.0, relief: float = 4.0) -> Array:

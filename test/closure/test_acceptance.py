@@ -29,7 +29,7 @@ def test_a_good_pose_passes() -> None:
     [
         ({"overlap": 0.05}, "too little overlap: 5.0% of the smaller map, 12.0% is needed"),
         ({"converged": False}, "did not converge"),
-        ({"ratio": 0.2}, "heights disagree 5.0 times more"),
+        ({"ratio": 0.2, "surplus": 30.0}, "heights disagree 5.0 times more"),
         ({"surplus": 0.5}, "no better than chance"),
         ({"tilt": 9.0}, "tilted by 9.0 deg"),
         ({"mahalanobis_sq": 36.0}, "6.0 standard deviations away from where the prior expects it"),
@@ -39,13 +39,18 @@ def test_each_fault_of_a_pose_is_named(change: dict[str, float], reason: str) ->
     assert reason in gates.pose_objection(replace(GOOD, **change), CONFIG)
 
 
+def test_heights_may_change_where_slopes_agree() -> None:
+    """Snow: 45 nats of agreement are not undone by heights."""
+    assert gates.pose_objection(replace(GOOD, ratio=0.1), CONFIG) == ""
+
+
 def test_gates_of_a_pose_are_asked_in_order() -> None:
     hopeless = replace(GOOD, overlap=0.05, converged=False, ratio=0.1, surplus=-5.0, tilt=20.0)
     assert gates.pose_objection(hopeless, CONFIG).startswith("too little overlap")
 
 
 def test_scales_are_compared_only_where_both_have_units() -> None:
-    odd = replace(GOOD, ratio=0.1)
+    odd = replace(GOOD, ratio=0.1, surplus=30.0)
     assert gates.pose_objection(odd, CONFIG)
     assert not gates.pose_objection(odd, replace(CONFIG, use_variance=False))
     assert not gates.pose_objection(odd, replace(CONFIG, use_gradient=False))
@@ -72,7 +77,7 @@ def test_maps_must_have_layers_cells_and_relief(world: World) -> None:
     assert gates.size_objection(wide, CONFIG) == ""
     assert "too narrow" in gates.size_objection(narrow, CONFIG)
     assert "9 well observed cells, 100 are needed" in gates.size_objection(np.ones((3, 3), bool), CONFIG)
-    assert "flat" in gates.relief_objection(0.003, 0.001)
+    assert "flat" in gates.relief_objection(0.0008, 0.001)
     assert gates.relief_objection(0.005, 0.001) == ""
 
 

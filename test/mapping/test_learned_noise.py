@@ -13,7 +13,7 @@ from gpgmap_ros.mapping.layers import NOISE_VARIANCE
 
 SMOOTH, COARSE, STATED = 0.01, 0.06, 0.03
 """Standard deviations of the points on the left half, on the right half, and what the sensor is said to have."""
-PLAIN = MappingConfig(size_x=8.0, size_y=6.0, relief_std=0.5)
+PLAIN = MappingConfig(kernel="rbf", size_x=8.0, size_y=6.0, relief_std=0.5)
 kernels = pytest.mark.parametrize("kernel", ["rbf", "matern54"])
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gp_core.grid import Grid
 from gpgmap_ros.config import MappingConfig
+from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.model import (
     APPROXIMATE_TILES,
     block_spacing,
@@ -106,3 +107,16 @@ def test_a_fitted_process_has_its_points() -> None:
     gp = fit_gp(Grid((0.0, 0.0), (15, 15), 0.2), MAPPING, xyz, np.full(200, 1e-4), 1e-4)
     assert gp.count == 200
     np.testing.assert_allclose(gp.predict(np.array([[1.5, 1.5]])), 0.5, atol=0.02)
+
+
+def test_a_default_map_hardly_overshoots_beside_a_step() -> None:
+    rng = np.random.default_rng(1)
+    xyz = np.column_stack([rng.uniform(0.0, 3.0, (9000, 2)), np.zeros(9000)])
+    xyz[:, 2] = np.where(xyz[:, 0] > 1.53, 0.5, 0.0) + rng.normal(0.0, 0.005, 9000)
+    made = ElevationMap(MappingConfig(size_x=3.0, size_y=3.0), (1.5, 1.5))
+    made.add(xyz, np.full(9000, 0.02**2))
+    posterior = made.posterior()
+    profile = posterior.mean[3:-3].mean(axis=0)
+    assert -0.05 < profile.min() < profile.max() < 0.55
+    std = np.sqrt(posterior.variance[3:-3]).mean(axis=0)
+    assert std[15] > 10.0 * std[5], "the cell with the step can't be followed, and says so"

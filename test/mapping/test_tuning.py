@@ -12,7 +12,8 @@ from gpgmap_ros.config import Config, with_settings
 CONFIG = with_settings(
     Config(),
     {
-        "mapping.resolution": 0.25, "mapping.length_scale": 1.25, "mapping.relief_std": 0.3, "noise.height_std": 0.02,
+        "mapping.kernel": "rbf", "mapping.resolution": 0.25, "mapping.length_scale": 1.25, "mapping.relief_std": 0.3,
+        "noise.height_std": 0.02,
     },
 )  # fmt: skip
 
@@ -39,7 +40,7 @@ def test_broken_ground_gets_a_rough_kernel() -> None:
     assert after.rmse <= before.rmse
     names = [name for name, _, _ in result.changed]
     assert "mapping.kernel" in names
-    assert "mapping.length_scale" not in names, "of a rough kernel, rough_length is learned"
+    assert "mapping.length_scale" not in names, "which a rough kernel does not have"
 
 
 def test_nothing_gets_worse_from_few_points() -> None:

@@ -171,6 +171,11 @@ class MarkovSurface:
         height: Array = self._unresolved[0]
         return np.maximum(height[np.ix_(self._cells_y[0], self._cells_x[0])], 0.0)
 
+    @property
+    def unresolved_layers(self) -> Array:
+        """(3, ny, nx) of the variances at the cells, what the splines lack and the data have not taught."""
+        return np.maximum(self._unresolved[:, self._cells_y[0][:, None], self._cells_x[0]], 0.0)
+
     def draw_cells(self) -> None:
         """Bring the layers up to date with the coefficients."""
         if not self._stale.any():

@@ -22,6 +22,7 @@ class SubmapNode:
     radius: metres from its origin to its farthest known cell
     stamps, track: (K,) nanoseconds and (K, 4, 4) the robot's poses T_submap_robot while it was made
     skipped: why no place can be recognised in it, empty where one can
+    tilt_std: radians by which the vertical of its drive may be off; 0 where that is not known
     """
 
     id: int
@@ -34,6 +35,7 @@ class SubmapNode:
     stamps: NDArray[np.int64] = field(repr=False)
     track: Array = field(repr=False)
     skipped: str = ""
+    tilt_std: float = 0.0
 
 
 def make_node(submap: Submap, before: SubmapNode | None) -> SubmapNode:
@@ -54,6 +56,7 @@ def make_node(submap: Submap, before: SubmapNode | None) -> SubmapNode:
         radius,
         submap.track.stamps,
         submap.track.poses,
+        tilt_std=submap.tilt_std,
     )
 
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from gp_core.arrays import Array
 from gpgmap_ros.closure.acceptance import same_resolution
@@ -33,6 +35,8 @@ from gpgmap_ros.closure.types import NotComparable, Registration, SubmapKey
 from gpgmap_ros.mapping import GPGMap
 
 Priors = Mapping[SubmapKey, PosePrior]
+MAX_TILT_STD = 10.0
+"""Degrees: heights of maps that are tilted farther against each other are not comparable."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ class ClosureDatabase:
         exclude: Collection[SubmapKey] = (),
         priors: Priors | None = None,
         among: Collection[SubmapKey] | None = None,
+        tilts: Mapping[SubmapKey, float] | None = None,
         *,
         most: int | None = None,
     ) -> list[tuple[SubmapKey, Registration]]:
@@ -124,6 +129,7 @@ class ClosureDatabase:
 
         priors: as for `query`; a pose that was expected needs less evidence
         among: the only submaps that are considered; all of them unless given. Unknown names are passed over
+        tilts: radians, standard deviation of roll and pitch between the map and submaps where it is more than usual
         most: deprecated name of `max_matches`
         """
         prepared, priors = self._prepare(map_), priors or {}
@@ -132,12 +138,21 @@ class ClosureDatabase:
             (
                 item.name,
                 register_maps(
-                    prepared, self._maps[item.name], self.config, priors.get(item.name), self._similarity
+                    prepared,
+                    self._maps[item.name],
+                    self._config_for((tilts or {}).get(item.name, 0.0)),
+                    priors.get(item.name),
+                    self._similarity,
                 ),
             )
             for item in ranked
         ]
         return sorted(found, key=lambda item: (not item[1].accepted, -item[1].probability))
+
+    def _config_for(self, tilt_std: float) -> ClosureConfig:
+        """The settings for two maps whose verticals differ by so much, in radians, if that is more than usual."""
+        degrees = min(float(np.degrees(tilt_std)), MAX_TILT_STD)
+        return replace(self.config, tilt_std=degrees) if degrees > self.config.tilt_std else self.config
 
     def merge(
         self,

@@ -54,7 +54,8 @@ def check_node(node: SubmapNode, driven: float) -> None:
     for name, number in (("drive", node.drive), ("first stamp", node.first_stamp)):
         if abs(number) >= 1 << 63:
             raise ValueError(f"{what}: its {name} has more than 64 bits")
-    for name, value in (("driven", node.driven), ("length", node.length), ("radius", node.radius)):
+    lengths = ("driven", node.driven), ("length", node.length), ("radius", node.radius)
+    for name, value in (*lengths, ("tilt_std", node.tilt_std)):
         if not 0.0 <= value <= MAX_DRIVEN:
             raise ValueError(f"{what}: its {name} is {value}")
     if node.driven < driven:

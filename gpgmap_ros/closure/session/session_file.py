@@ -55,6 +55,7 @@ def encode_content(
             {
                 "id": n.id, "name": str(n.id), "drive": n.drive, "first_stamp": n.first_stamp, "driven": n.driven,
                 "length": n.length, "radius": n.radius, "track": len(n.stamps), "skipped": n.skipped,
+                "tilt_std": n.tilt_std,
             }
             for n in nodes
         ],
@@ -113,6 +114,7 @@ def decode_nodes(values: Sequence[Mapping[str, Any]], arrays: Mapping[str, NDArr
                 arrays["track_stamps"][part],
                 arrays["track_poses"][part],
                 str(item["skipped"]),
+                float(item.get("tilt_std", 0.0)),
             )
         )
     return out

@@ -28,37 +28,40 @@ from gpgmap_ros.io.points.source import (
 )
 from gpgmap_ros.io.points.text import open_text
 
-__all__ = ["PIECE", "SUFFIXES", "NoPointsError", "PointFileError", "PointSource", "open_points"]
+__all__ = ["PIECE", "SUFFIXES", "NoPointsError", "PointFileError", "PointSource", "check_kind", "open_points"]
 
 SUFFIXES = (".las", ".laz", ".ply", ".pcd", ".xyz", ".txt", ".csv", ".asc", ".npz", ".npy", *OPEN3D_SUFFIXES)
 RECORDINGS = (".bag", ".db3", ".mcap", ".zstd", ".zst")
 
 
-def open_points(path: Path, epsg: int = 0, classes: tuple[int, ...] | None = None) -> PointSource:
-    """epsg: of the coordinates, where the file does not say; classes: of LAS points; None: ground where classified"""
+def check_kind(path: Path) -> None:
+    """PointFileError where a path is no file of points by its name, or an empty one. Nothing is read."""
     if not path.exists():
         raise PointFileError(f"{path}: no such file")
     suffix = path.suffix.lower()
-    if suffix in SUFFIXES and not path.is_file():
+    if suffix not in SUFFIXES:
+        hint = "; recordings are for `gpgmap replay`" if path.is_dir() or suffix in RECORDINGS else ""
+        raise PointFileError(
+            f"{path}: not known as a point cloud: expected one of {', '.join(SUFFIXES)}{hint}"
+        )
+    if not path.is_file():
         kind = "a folder" if path.is_dir() else "not a regular file"
         raise PointFileError(f"{path}: is {kind}: name the files in it, or a copy that is a file")
-    if suffix in SUFFIXES and not path.stat().st_size:
+    if not path.stat().st_size:
         raise PointFileError(f"{path}: is empty (0 bytes): copy it again")
+
+
+def open_points(path: Path, epsg: int = 0, classes: tuple[int, ...] | None = None) -> PointSource:
+    """epsg: of the coordinates, where the file does not say; classes: of LAS points; None: ground where classified"""
+    check_kind(path)
+    suffix = path.suffix.lower()
     openers: dict[str, Callable[[Path], PointSource]] = {
         ".ply": open_ply, ".pcd": open_pcd, ".npz": open_npz, ".npy": open_npy,
         ".xyz": open_text, ".txt": open_text, ".csv": open_text, ".asc": open_text,
         **dict.fromkeys(OPEN3D_SUFFIXES, open_with_open3d),
     }  # fmt: skip
     try:
-        if suffix in (".las", ".laz"):
-            source = open_las(path, classes)
-        elif suffix in openers:
-            source = openers[suffix](path)
-        else:
-            hint = "; recordings are for `gpgmap replay`" if path.is_dir() or suffix in RECORDINGS else ""
-            raise PointFileError(
-                f"{path}: not known as a point cloud: expected one of {', '.join(SUFFIXES)}{hint}"
-            )
+        source = open_las(path, classes) if suffix in (".las", ".laz") else openers[suffix](path)
     except PointFileError:
         raise
     except READING_ERRORS as error:

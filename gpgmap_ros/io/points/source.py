@@ -84,15 +84,30 @@ class PointSource:
     def sample(self, max_points: int) -> Array:
         """About `max_points` points from all over the file. PointFileError where there is none."""
         stride = 1 if self.count is None else max(1, self.count // max(max_points, 1))
-        if self.read_places is not None and self.count is not None and stride > 1:
-            max_points = min(max_points, max(self.count // SPARED, LEAST_SAMPLE))
-            each = max(max_points // MOST_PLACES, LEAST_EACH)
-            places = self._careful(self.read_places(max(max_points // each, 1), each))
-            sample = np.concatenate([np.empty((0, 3)), *places])
-        else:
-            sample = self._read_sample(max_points, stride)
-        if not len(sample) and stride > 1:  # the few points of a rare class may lie between the pieces
+        sample = self._read_sample(max_points, stride)
+        if not len(sample) and stride >= 4:  # the few points of a rare class may lie between the pieces
             sample = self._read_sample(max_points, 1)
+        return self._require(sample)
+
+    def sample_places(self, max_points: int) -> tuple[Array, Array]:
+        """As `sample`, for less decoding where the format allows it: successive points at places all over the file.
+
+        Also one point (P, 3) from each place: the sample is denser than the file, these are not.
+        """
+        if self.read_places is None or self.count is None or self.count <= max_points:
+            sample = self.sample(max_points)
+            return sample, sample
+        max_points = min(max_points, max(self.count // SPARED, LEAST_SAMPLE))
+        each = max(max_points // MOST_PLACES, LEAST_EACH)
+        places = [
+            place for place in self._careful(self.read_places(max(max_points // each, 1), each)) if len(place)
+        ]
+        if not places:  # a rare class
+            sample = self.sample(max_points)
+            return sample, sample
+        return self._require(np.concatenate(places)), np.stack([place[0] for place in places])
+
+    def _require(self, sample: Array) -> Array:
         if not len(sample):
             raise NoPointsError(f"{self.path}: the file has no points")
         return sample

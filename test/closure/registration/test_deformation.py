@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fractal_world import World
+from fractal_world import World, map_as_submap
 from scipy.ndimage import map_coordinates
 from scipy.stats import chi2
 
@@ -22,7 +22,7 @@ from gpgmap_ros.closure.registration.deformation import (
 )
 from gpgmap_ros.closure.registration.registration_map import WAY_POINTS, make_registration_map, thin_way
 from gpgmap_ros.geometry import apply, inverse
-from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
+from gpgmap_ros.mapping import GPGMap
 
 CONFIG = ClosureConfig(threads=1)
 
@@ -45,7 +45,7 @@ def driven_map(world: World, start: tuple[float, float], turn: float, seed: int)
     T_world_map[:2, 3] = start
     T = inverse(T_world_map)
     return dataclasses.replace(
-        gpgmap_from_points(apply(T, np.concatenate(clouds)), 1.0), way=apply(T, np.array(way))
+        map_as_submap(apply(T, np.concatenate(clouds))), way=apply(T, np.array(way))
     ), T
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fractal_world import World, pose_error
+from fractal_world import World, map_as_submap, pose_error
 from scipy.spatial.transform import Rotation
 
 from gpgmap_ros.closure import register
 from gpgmap_ros.geometry import apply, inverse
-from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
+from gpgmap_ros.mapping import GPGMap
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def cut(points: np.ndarray, centre: tuple[float, float], yaw: float) -> tuple[GP
     T_world_map[:3, :3] = Rotation.from_euler("z", yaw).as_matrix()
     T_world_map[:3, 3] = [*centre, np.median(disc[:, 2])]
     T_map_world = inverse(T_world_map)
-    return gpgmap_from_points(apply(T_map_world, disc), 1.0), T_map_world
+    return map_as_submap(apply(T_map_world, disc)), T_map_world
 
 
 def test_two_flight_lines_find_each_other(lines):

@@ -37,8 +37,9 @@ def ditches() -> World:
 def test_ditches_repeat_themselves_and_fractal_ground_does_not(ditches: World) -> None:
     crossing = make_registration_map(ditches.map_at((110.0, 120.0), 1)[0], CONFIG)
     hills = make_registration_map(World(fractal(11)).map_at((100.0, 100.0), 1)[0], CONFIG)
-    assert SelfSimilarity(CONFIG).measure(crossing) > 4.0
-    assert SelfSimilarity(CONFIG).measure(hills) < 2.0
+    measured = SelfSimilarity(CONFIG).measure(hills)
+    assert measured < 20.0  # the right pose has 200 nats
+    assert SelfSimilarity(CONFIG).measure(crossing) > 1.5 * measured
 
 
 def test_crossings_are_not_taken_for_each_other(ditches: World) -> None:

@@ -100,7 +100,7 @@ def test_a_damaged_or_foreign_file_is_refused(database, tmp_path, damage, messag
         ClosureDatabase.load(path)
 
 
-def rewritten(path, change):
+def rewritten(path, change, version=VERSION):
     """The file with other arrays, its length and checksum made right."""
     start = len(MAGIC) + HEADER.size
     with np.load(io.BytesIO(path.read_bytes()[start:])) as file:
@@ -109,7 +109,21 @@ def rewritten(path, change):
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     content = buffer.getvalue()
-    path.write_bytes(MAGIC + HEADER.pack(VERSION, len(content), hashlib.sha256(content).digest()) + content)
+    path.write_bytes(MAGIC + HEADER.pack(version, len(content), hashlib.sha256(content).digest()) + content)
+
+
+def test_a_file_of_the_first_version_has_no_ways(database, tmp_path):
+    path = tmp_path / "submaps.db"
+    database.save(path)
+
+    def without_ways(arrays):
+        for name in [name for name in arrays if name.endswith("/way")]:
+            del arrays[name]
+
+    rewritten(path, without_ways, version=1)
+    loaded = ClosureDatabase.load(path)
+    assert list(loaded) == list(database)
+    assert all(len(loaded._maps[name].way) == 0 for name in loaded)
 
 
 def put(name, index, value):
@@ -127,7 +141,7 @@ def cast(name, kind):
     ("change", "message"),
     [
         (lambda arrays: None, ""),
-        (lambda arrays: arrays.pop("0/slope_x"), "45 arrays"),
+        (lambda arrays: arrays.pop("0/slope_x"), "50 arrays"),
         (lambda arrays: arrays.update({"0/slope_x": arrays["0/slope_x"][:, :-1]}), "slope_x is float32"),
         (cast("0/height", np.float64), "height is float64"),
         (put("0/height", (0, 0), np.nan), "height is not finite"),
