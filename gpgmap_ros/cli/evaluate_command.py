@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--yaw-only", action="store_true", help="fit yaw and translation only: both are gravity-aligned"
     )
+    parser.add_argument("--reach", type=float, help=argparse.SUPPRESS)
     add_json(parser)
 
 
@@ -66,6 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
     from gpgmap_ros.io.run_folder import RunFolder
     from gpgmap_ros.io.trajectory import read_tum
 
+    if arguments.reach is not None:
+        print("gpgmap evaluate: --reach has no effect: revisits are counted by overlap now", file=sys.stderr)
     folder = RunFolder(arguments.run_folder)
     summary = folder.read_summary()
     rules = Rules(

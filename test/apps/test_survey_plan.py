@@ -34,14 +34,16 @@ def hills() -> np.ndarray:
     return np.column_stack([xy, z])
 
 
-def test_settings_follow_from_the_points(hills: np.ndarray) -> None:
-    found = plan([source_of(hills)], Config(), set())
+@pytest.mark.parametrize(("kernel", "guesses"), [("rbf", 4), ("matern54", 2)])
+def test_settings_follow_from_the_points(hills: np.ndarray, kernel: str, guesses: int) -> None:
+    """Of a rough kernel, length and relief follow from the cells: nothing is guessed of them."""
+    found = plan([source_of(hills)], with_settings(Config(), {"mapping.kernel": kernel}), set())
     assert found.points == len(hills)
     assert found.density == pytest.approx(4.0, rel=0.15)
     assert found.config.mapping.resolution == 0.5
     assert found.config.mapping.length_scale == 2.5
     assert found.config.noise.height_std == pytest.approx(NOISE, rel=0.5)
-    assert len(found.guesses) == 4
+    assert len(found.guesses) == guesses
 
 
 def test_given_settings_stay(hills: np.ndarray) -> None:

@@ -96,7 +96,7 @@ def test_without_a_sensor_model_only_the_height_noise_is_scaled() -> None:
 
 
 def test_only_settings_that_changed_are_listed() -> None:
-    before = Config()
+    before = with_settings(Config(), {"mapping.kernel": "rbf"})
     after = with_settings(before, {"mapping.length_scale": 2.0 * before.mapping.length_scale})
     scale = before.mapping.length_scale
     assert differences(before, after) == [("mapping.length_scale", scale, 2.0 * scale)]
