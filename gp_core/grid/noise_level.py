@@ -46,6 +46,11 @@ _SPREAD: Final = 4.0
 _LEAST_OF_NEIGHBOURS: Final = 0.1
 """Share that the neighbours of a block have in the height there, at least: a map that only repeats its points has no
 residuals to learn from, and a point is never exactly the height of its block."""
+_MOST_OF_NEIGHBOURS: Final = 0.9
+"""The same at most, of what it has where noise is all: a plane has no relief to learn from, so that any level fits
+it, but the higher it is the more a slope is drawn towards the mean of the map."""
+_NO_RELIEF: Final = 1e-12
+"""Squares of heights beside the plane, over the noise variance, that are rounding and no more."""
 _PLANE: Final = 3
 _AT_MOST_LESS: Final = 3.0
 """Times less than the level of least risk."""
@@ -75,7 +80,7 @@ def estimate_noise_level(s: Statistics, kernel: Kernel) -> float | None:
         return None
     eigenvalues, rest, directions = _decompose(groups, kernel)
     total = (rest**2).sum(axis=1)
-    if not np.isfinite(total).all() or not np.isfinite(eigenvalues).all() or total.max() <= 0.0:
+    if not np.isfinite(total).all() or not np.isfinite(eigenvalues).all() or total.max() <= _NO_RELIEF:
         return None
     factor = np.exp(_LEVELS)
     over = 1.0 / (eigenvalues[None] + factor[:, None, None])  # (S, G, K - 3)
@@ -91,7 +96,9 @@ def estimate_noise_level(s: Statistics, kernel: Kernel) -> float | None:
         chosen = _peak(value - 0.5 * (_LEVELS / _SPREAD) ** 2)
     of_points = np.median(1.0 - (1.0 - own) / np.maximum(groups.count, 1.0), axis=1)
     least = float(np.interp(_LEAST_OF_NEIGHBOURS, of_points, _LEVELS))
-    return float(np.exp(max(chosen, least)))
+    all_noise = float(np.median((directions**2).sum(axis=-1)))
+    most = float(np.interp(_MOST_OF_NEIGHBOURS * all_noise, np.median(own, axis=1), _LEVELS))
+    return float(np.exp(max(min(chosen, most), least)))
 
 
 def _smallest_as_good(risk: Array) -> float:

@@ -19,9 +19,9 @@ from gpgmap_ros.mapping.model import (
     APPROXIMATE_TILES,
     cached_gp,
     is_rough,
+    known_variance,
     make_gp,
     prior_std,
-    prior_variance,
 )
 from gpgmap_ros.mapping.noise import CommonError
 from gpgmap_ros.mapping.point_input import points_array
@@ -199,7 +199,7 @@ class ElevationMap:
 
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
         """Mask of the cells of which the data say too little."""
-        limit = self.config.known_variance_ratio * prior_variance(self.config)
+        limit = known_variance(self.config)
         if self._gp is not None and self._gp.has_learned_noise and posterior is self._posterior:
             return self._gp.raw_variance_layer > limit
         return posterior.variance > limit

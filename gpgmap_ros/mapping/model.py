@@ -45,6 +45,9 @@ WINDOW_SCALES = 8.0
 """Length scales around a window of a survey whose blocks are solved with it: beyond, a smooth correlation is e^-32."""
 ROUGH_BLOCK_BYTES = 4000
 """Of one block while a rough kernel is solved: measured with windows of 128 and 256 cells and their halos, 3 KB."""
+KNOWN_CELLS = 5.0
+"""Length scale in cells of the smooth kernel beyond whose data a map with a rough kernel is known just as far: its own
+length is that of hills, and would call ground known that is metres from any point."""
 CORRELATION = 0.5
 """At the distance that stands for a kernel's length when it is read back: any value well between 0 and 1 will do."""
 
@@ -78,6 +81,20 @@ def terrain_kernel(mapping: MappingConfig) -> Kernel:
 def prior_variance(mapping: MappingConfig) -> float:
     """Variance of a height before any data, k(x, x)."""
     return prior_std(mapping) ** 2
+
+
+def known_variance(mapping: MappingConfig) -> float:
+    """Variance up to which a cell is known.
+
+    Of the smooth kernel it is `known_variance_ratio` of the prior variance, which is reached at a distance d from a
+    place where the height is known. Of a rough one it is the variance at that d, in cells.
+    """
+    ratio, prior = mapping.known_variance_ratio, prior_variance(mapping)
+    if not is_rough(mapping) or ratio >= 1.0:
+        return ratio * prior
+    reach = KNOWN_CELLS * mapping.resolution * np.sqrt(-np.log1p(-ratio))
+    correlation = float(terrain_kernel(mapping)(np.array([[reach, 0.0]]), np.zeros((1, 2)))[0, 0]) / prior
+    return prior * (1.0 - correlation**2)
 
 
 def prior_std(mapping: MappingConfig) -> float:
