@@ -159,7 +159,12 @@ def test_learned_noise_is_a_layer_of_the_map(gpgmap, hills: np.ndarray, tmp_path
 def test_the_relief_fades_at_the_edges_of_the_data(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
     distance = np.hypot(*(hills[:, :2] - hills[:, :2].mean(axis=0)).T)
     np.savez(tmp_path / "disc.npz", xyz=hills[distance < 15.0])
-    smooth = ("--set", "mapping.kernel=rbf", "--set", "mapping.learn_noise=false")  # bends back to its mean there
+    smooth = (
+        "--set",
+        "mapping.kernel=rbf",
+        "--set",
+        "mapping.learn_noise=false",
+    )  # bends back to its mean there
     gpgmap("map", "disc.npz", "--out", "out", *SETTINGS, *smooth)
     page = (tmp_path / "out" / "report.html").read_text()
     data = json.loads(

@@ -130,7 +130,7 @@ def test_a_full_disk_is_named_with_what_is_needed(executables: Path, survey: Pat
     result = subprocess.run(
         [str(executables / "gpgmap"), "map", str(survey), "--out", "out", "--set", "mapping.resolution=0.2"],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
     )  # fmt: skip
     assert result.returncode == 1
     said = one_line(result)

@@ -95,3 +95,37 @@ def test_the_function_for_points_learns_too() -> None:
     gpgmap = gpgmap_from_points(measured(3, 20_000), 0.1, config)
     std = np.sqrt(gpgmap[NOISE_VARIANCE])
     assert np.median(std[:, 45:]) > 2.5 * np.median(std[:, :35])
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+def test_a_plane_is_followed_up_to_the_edges_of_the_points(noise: float) -> None:
+    """It has no relief to learn from: any level fits, and one too high would draw the slope towards the mean."""
+    rng = np.random.default_rng(3)
+    xy = rng.uniform(-5.0, 5.0, (3000, 2))
+    z = 0.4 * xy[:, 0] - 0.2 * xy[:, 1] + noise * rng.normal(size=len(xy))
+    gpgmap = gpgmap_from_points(np.column_stack([xy, z]), 0.1)
+    x, y = np.meshgrid(gpgmap.grid.x, gpgmap.grid.y)
+    error = (gpgmap["elevation"] - (0.4 * x - 0.2 * y)) / np.sqrt(gpgmap["variance"])
+    edge = np.maximum(np.abs(x), np.abs(y)) > 4.0
+    assert np.nanmean(error[edge] ** 2) < 2.0
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern54", "matern32", "matern52"])
+@pytest.mark.parametrize("resolution", [0.05, 2.0])
+def test_ground_is_known_some_cells_from_the_points(kernel: str, resolution: float) -> None:
+    """Whatever the kernel, and in cells: not metres away, because a rough kernel has the length of hills."""
+    rng = np.random.default_rng(5)
+    size = 80.0 * resolution
+    config = MappingConfig(
+        kernel=kernel, resolution=resolution, size_x=size, size_y=size, length_scale=5.0 * resolution,
+        relief_std=10.0 * resolution,
+    )  # fmt: skip
+    xy = rng.uniform(-0.25 * size, 0.25 * size, (8000, 2))
+    z = resolution * (np.sin(xy[:, 0] / (4.0 * resolution)) + 0.1 * rng.normal(size=len(xy)))
+    elevation_map = ElevationMap(config, (0.0, 0.0))
+    elevation_map.add(np.column_stack([xy, z]), np.full(len(xy), (0.1 * resolution) ** 2))
+    gpgmap = elevation_map.gpgmap()
+    x, y = np.meshgrid(gpgmap.grid.x, gpgmap.grid.y)
+    cells = (np.maximum(np.abs(x), np.abs(y)) - 0.25 * size) / resolution
+    assert gpgmap.known[cells < 0.5].all()
+    assert not gpgmap.known[cells > 10.0].any()
