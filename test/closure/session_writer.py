@@ -17,7 +17,7 @@ CONFIG = ClosureConfig(threads=1, min_path=1e6)
 def hills() -> GPGMap:
     rng = np.random.default_rng(0)
     xy = rng.uniform(-8.0, 8.0, (2000, 2))
-    return gpgmap_from_points(np.column_stack([xy, np.sin(xy[:, 0]) + np.cos(xy[:, 1] / 2.0)]), 1.0)
+    return gpgmap_from_points(np.column_stack([xy, np.sin(xy[:, 0] / 2.0) + np.cos(xy[:, 1] / 4.0)]), 1.0)
 
 
 def shifted(x: float) -> np.ndarray:
