@@ -50,7 +50,8 @@ class ElevationMap:
         self._new_points = 0
         """Since the noise was last learned."""
         self._sample = PointSample()
-        self._common = CommonError()
+        self.common = CommonError()
+        """Of the points so far."""
 
     @property
     def grid(self) -> Grid:
@@ -91,7 +92,7 @@ class ElevationMap:
             self._posterior = None
             if self.config.learn_noise:
                 self._sample.add(xyz, variance)
-                self._common = self._common.joined(common or CommonError(0.0, 0.0, used))
+                self.common = self.common.joined(common or CommonError(0.0, 0.0, used))
         return used
 
     def follow(self, position: Array) -> bool:
@@ -181,10 +182,10 @@ class ElevationMap:
     def _with_common_error(self, posterior: GridPosterior) -> GridPosterior:
         """The posterior with the errors that points have in common: their scatter, which was learned, lacks them."""
         gp = self._gp
-        if gp is None or not gp.has_learned_noise or self._common.share == 0.0:
+        if gp is None or not gp.has_learned_noise or self.common.share == 0.0:
             return posterior
-        stated = gp.raw_variance_layer * (self._common.share / gp.noise_level)
-        variance = posterior.variance + np.minimum(stated, self._common.variance)
+        stated = gp.raw_variance_layer * (self.common.share / gp.noise_level)
+        variance = posterior.variance + np.minimum(stated, self.common.variance)
         return dataclasses.replace(posterior, variance=variance)
 
     def approximate_posterior(self) -> GridPosterior:

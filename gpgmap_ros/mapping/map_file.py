@@ -18,6 +18,7 @@ from gp_core.grid.statistics import COUNT, SQUARES
 from gpgmap_ros.config import Config, MappingConfig, settings
 from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.model import finest_block_spacing, model_settings, with_model_of
+from gpgmap_ros.mapping.noise import CommonError
 from gpgmap_ros.mapping.plausible import FARTHEST, check_number, check_stamp
 from gpgmap_ros.storage.archive import ArchiveError, read_archive, shorten, write_archive
 
@@ -57,6 +58,7 @@ def save_map(path: Path, elevation_map: ElevationMap, config: Config, stamp: int
         "session": session,
         "centre": [(x_min + x_max) / 2.0, (y_min + y_max) / 2.0],
         "reference": None if blocks is None else blocks.reference,
+        "common_error": dataclasses.astuple(elevation_map.common),
     }
     config = dataclasses.replace(config, mapping=with_model_of(config.mapping, elevation_map.config))
     values["settings"] = {item.name: item.value for item in settings(config)}
@@ -83,12 +85,21 @@ def load_map(path: Path, config: Config) -> LoadedMap:
         elevation_map.restore(blocks_from(values["reference"], arrays))
         if SAMPLE in arrays:  # not in files of earlier versions
             elevation_map.sample = check_sample(arrays[SAMPLE])
+            elevation_map.common = check_common_error(values["common_error"])
         return LoadedMap(elevation_map, stamp, session)
     except ArchiveError:
         raise
     except Exception as error:  # whatever strange content may cause: the map that is there must stay
         reason = shorten(error) or type(error).__name__
         raise ArchiveError(f"{path}: its content is not valid: {reason}") from error
+
+
+def check_common_error(values: list[Any]) -> CommonError:
+    """What the map's points have in common. ValueError where it is none."""
+    share, variance, count = (check_number(value, "its common error") for value in values)
+    if not 0.0 <= share <= 1.0 or variance < 0.0 or count < 0.0:
+        raise ValueError("its common error has a share or a variance that is none")
+    return CommonError(share, variance, int(count))
 
 
 def check_sample(points: NDArray[Any]) -> NDArray[np.float64]:
