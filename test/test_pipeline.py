@@ -205,7 +205,7 @@ def test_a_robot_that_stands_still_keeps_a_map_that_can_change() -> None:
     gpgmap = pipeline.gpgmap()
     assert gpgmap is not None
     assert 0.3 * finest < float(np.sqrt(np.median(gpgmap["variance"]))) < 1.1 * finest
-    for stamp in range(2000, 2020):
+    for stamp in range(2000, 2080):
         pipeline.add_cloud(cloud + np.array([0.0, 0.0, 0.1]), ABOVE, stamp)
     np.testing.assert_allclose(heights(pipeline), 0.1, atol=0.02)
 

@@ -208,8 +208,13 @@ class ElevationMap:
     def gpgmap(self, frame_id: str = "map", stamp: int = 0, config: Config | None = None) -> GPGMap:
         """The terrain as it is known now. config: limits for the layers that need some."""
         posterior = self.posterior()
+        unknown = self.unknown(posterior)
+        if self._gp is not None and self._gp.has_learned_noise:
+            # How smooth the ground is where it was seen says nothing of ground that was not: the prior holds there.
+            prior = np.where(unknown, self._gp.raw_variance_layer, 0.0)
+            posterior = dataclasses.replace(posterior, variance=np.maximum(posterior.variance, prior))
         return gpgmap_from_posterior(
-            posterior, self.unknown(posterior), frame_id, stamp, config or Config(), self._noise_layers()
+            posterior, unknown, frame_id, stamp, config or Config(), self._noise_layers()
         )
 
     def measured_interval(self, xy: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:

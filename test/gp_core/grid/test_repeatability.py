@@ -63,4 +63,5 @@ def test_on_another_cpu_it_is_near(here: GridPosterior, tmp_path: Path, kernel: 
         environment |= {"NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     there = map_made_elsewhere(tmp_path / "there.npz", kernel, **environment)
     assert_agree(there, here)
-    assert (there.variance != here.variance).any(), "the other CPU was not another one"
+    if blas == "Prescott":  # the kernels of Haswell are those of this CPU, if it is a Haswell or a Zen
+        assert (there.variance != here.variance).any(), "the other CPU was not another one"
