@@ -166,7 +166,7 @@ def test_ctrl_c_is_heard(executables: Path, tmp_path: Path) -> None:
     terminal, other = os.openpty()  # on a terminal the number of the window is shown when it is solved
     process = subprocess.Popen(
         [str(executables / "gpgmap"), "map", "large.npz", "--out", "out", "--set", "mapping.resolution=0.2",
-         "--set", "mapping.length_scale=2"],
+         "--set", "mapping.length_scale=2", "--set", "mapping.kernel=rbf"],
         cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=other,
     )  # fmt: skip
     os.close(other)
