@@ -51,6 +51,8 @@ _MOST_OF_NEIGHBOURS: Final = 0.9
 it, but the higher it is the more a slope is drawn towards the mean of the map."""
 _NO_RELIEF: Final = 1e-12
 """Squares of heights beside the plane, over the noise variance, that are rounding and no more."""
+_LEAST_TYPICAL: Final = 1e-9
+"""Of the mean of the squares, the typical square at least."""
 _PLANE: Final = 3
 _AT_MOST_LESS: Final = 3.0
 """Times less than the level of least risk."""
@@ -178,12 +180,12 @@ def _decompose(groups: _Groups, kernel: Kernel) -> tuple[Array, Array, Array]:
 
 def _log_density_of_squares(squares: Array, degrees: int) -> Array:
     """(S,) of squares (S, G) under groups with scales of their own, at the most likely typical scale."""
-    typical = np.median(squares, axis=1, keepdims=True) / degrees + np.finfo(np.float64).tiny
+    # Most groups may be exactly level, with a step in the others: the typical scale is then as small as can be told.
+    least = _LEAST_TYPICAL * squares.mean(axis=1, keepdims=True) + np.finfo(np.float64).tiny
+    typical = np.maximum(np.median(squares, axis=1, keepdims=True) / degrees, least)
     for _ in range(30):
-        typical = (
-            ((_DEGREES + degrees) * squares / (_DEGREES + squares / typical)).mean(axis=1, keepdims=True)
-            / degrees
-        ) + np.finfo(np.float64).tiny
+        scaled = (_DEGREES + degrees) * squares / (_DEGREES + squares / typical)
+        typical = np.maximum(scaled.mean(axis=1, keepdims=True) / degrees, least)
     one = -0.5 * degrees * np.log(typical) - 0.5 * (_DEGREES + degrees) * np.log1p(
         squares / (_DEGREES * typical)
     )

@@ -135,3 +135,11 @@ def test_level_ground_teaches_no_noise_level() -> None:
     gp = make_map(xy, np.full(len(xy), 3.7))
     assert gp.noise_level == 1.0
     assert np.allclose(gp.posterior().mean, 3.7, atol=1e-3)
+
+
+def test_a_wall_on_exactly_level_ground_is_no_trouble() -> None:
+    x, y = np.meshgrid(np.arange(0.25, SIZE, 0.5), np.arange(0.25, SIZE, 0.5))
+    z = np.where((y > 10.0) & (y < 12.0), 2.0, 0.0)
+    gp = make_map(np.column_stack([x.ravel(), y.ravel()]), z.ravel())
+    assert np.isfinite(gp.posterior().mean).all()
+    assert np.isfinite(gp.noise_level)
