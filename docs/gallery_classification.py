@@ -163,6 +163,7 @@ def inference() -> Figure:
     axes[0].legend(loc="lower center", ncols=3)
     axes[0].set_ylim(-15, 13)
     axes[1].set_ylabel("p(y = 1)")
+    axes[1].set_xlabel("x")
     axes[1].legend(loc="upper center", ncols=3)
     axes[1].plot(x, y, "|", color="black", markersize=9)
     for ax in axes:

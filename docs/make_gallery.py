@@ -187,7 +187,7 @@ def smoothers() -> Figure:
             mean = model.predict(x)
         ax.plot(x[:, 0], mean, color=color, linewidth=1.6, label=name)
     ax.set(xlabel="x", title="a gap, a border and an outlier: three ways to smooth")
-    ax.legend(loc="upper left")
+    ax.legend(loc="lower right")
     return figure
 
 

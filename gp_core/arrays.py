@@ -99,6 +99,8 @@ def as_table(X: Any, name: str = "X") -> Table:
 
 def looks_like_objects(X: Any) -> bool:
     """Whether X holds sets, strings or other objects rather than numbers."""
+    if isinstance(X, Table):
+        return True
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
     if isinstance(X, np.ndarray):
@@ -121,7 +123,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.cells)
 
-    def __getitem__(self, rows: slice) -> Table:
+    def __getitem__(self, rows: slice | npt.NDArray[np.intp]) -> Table:
         return Table(self.cells[rows])
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -136,6 +138,11 @@ class Table:
         if key not in self._read:
             self._read[key] = read(self.cells[:, list(indices)])
         return self._read[key]
+
+
+def take_rows(X: Any, rows: npt.NDArray[np.intp]) -> Any:
+    """The points of checked inputs X (an array, a table or a list of objects) with these numbers."""
+    return [X[i] for i in rows] if isinstance(X, list) else X[rows]
 
 
 def _rows(X: Any, name: str) -> Any:

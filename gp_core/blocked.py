@@ -6,9 +6,7 @@ copies. Fortran order throughout; the upper triangle is neither read nor written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 
@@ -16,7 +14,7 @@ import numpy as np
 
 from gp_core import blas
 from gp_core.arrays import Array
-from gp_core.parallel import single_threaded_blas
+from gp_core.parallel import Task, WorkerPool
 
 BLOCK = 256
 """Size up to which a diagonal block is left to LAPACK on one thread."""
@@ -25,19 +23,17 @@ _SMALL = 96
 LEAST_SIZE = 768
 """Smaller matrices are left to LAPACK on one thread."""
 
-Task = Callable[[], object]
-
 
 def factorise(A: Array, threads: int) -> int:
     """Turn the lower triangle of A into L with A = L L'; 0, or the order of the first minor that is not positive.
 
     By halves: L_11 from A_11, L_21 = A_21 L_11'^-1, then L_22 from A_22 - L_21 L_21'.
     """
-    with _Pool(threads) as pool:
+    with WorkerPool(threads) as pool:
         return _factorise(A, pool)
 
 
-def _factorise(A: Array, pool: _Pool) -> int:
+def _factorise(A: Array, pool: WorkerPool) -> int:
     n = len(A)
     if n <= BLOCK:
         return blas.factorise(A)
@@ -57,10 +53,13 @@ def invert_triangle(L: Array, threads: int) -> None:
 
     One diagonal block per thread first; then neighbours are joined: T_21 = -T_22 L_21 T_11.
     """
+    if threads == 1:
+        _invert_alone(L)
+        return
     edges = [0, len(L)]
     for _ in range((threads - 1).bit_length()):
         edges = sorted({*edges, *((a + b) // 2 for a, b in pairwise(edges))})
-    with _Pool(threads) as pool:
+    with WorkerPool(threads) as pool:
         pool.run(partial(_invert_alone, L[a:b, a:b]) for a, b in pairwise(edges))
         while len(edges) > 2:
             joints = list(zip(edges[0::2], edges[1::2], edges[2::2], strict=False))
@@ -101,11 +100,14 @@ def multiply_triangle(T: Array, threads: int) -> None:
 
     By halves: P_11 = T_11'T_11 + T_21'T_21, P_21 = T_22'T_21, P_22 = T_22'T_22.
     """
-    with _Pool(threads) as pool:
+    if threads == 1:
+        blas.multiply_triangle(T)
+        return
+    with WorkerPool(threads) as pool:
         _multiply_triangle(T, pool)
 
 
-def _multiply_triangle(T: Array, pool: _Pool) -> None:
+def _multiply_triangle(T: Array, pool: WorkerPool) -> None:
     n = len(T)
     if n <= BLOCK:
         blas.multiply_triangle(T)
@@ -147,27 +149,6 @@ def _add_square_columns(C: Array, A: Array, scale: float, trans: bool, start: in
     else:
         blas.add_square(C[start:stop, start:stop], A[start:stop], scale, trans=False)
         blas.add_product(C[stop:, start:stop], A[stop:], A[start:stop], scale, trans_b=True)
-
-
-class _Pool:
-    """Threads that run batches of tasks, with BLAS on one thread each."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self._stack = ExitStack()
-
-    def __enter__(self) -> _Pool:
-        self._stack.enter_context(single_threaded_blas())
-        self._executor = self._stack.enter_context(ThreadPoolExecutor(self.threads))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    def run(self, tasks: Iterable[Task]) -> None:
-        """All tasks, in any order; returns when they are done."""
-        for result in [self._executor.submit(task) for task in tasks]:
-            result.result()
 
 
 def _half(n: int) -> int:

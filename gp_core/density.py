@@ -14,7 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
 from gp_core.bandwidth import scott_kernel
-from gp_core.estimators import NamedKernelParameters, fit_inputs, generator, query_inputs, report
+from gp_core.estimators import (
+    NamedKernelParameters,
+    fit_inputs,
+    generator,
+    query_inputs,
+    report,
+    sample_weights,
+)
 from gp_core.kernels import Kernel
 from gp_core.kernels.stationary import Stationary
 from gp_core.optimize import Optimum
@@ -28,6 +35,8 @@ _FAR = 1e4
 
 class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
     """p(x) = 1/N sum_i k(x, x_i) / Z, Z = integral of k(x, x_i) dx: a bump of k's shape at every point.
+
+    With weights s_i of the points, p(x) = sum_i s_i k(x, x_i) / (Z sum_i s_i).
 
     The density behind Nadaraya-Watson regression (kernel density estimation in the lecture on kernel
     regression). O(N) per query, in blocks. The kernel must be stationary and integrable: RBF, Matern,
@@ -49,9 +58,13 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
     X_train_ : array (N, D)
         The points.
     loo_log_likelihood_ : float
-        Mean log density of a point under the others; NaN for N = 1.
+        Mean log density of a point under the others, by their weights; NaN for N = 1.
     n_iter_ : int
         Iterations of the search, at least 1.
+
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Applications of Kernels: density estimation".
 
     Examples
     --------
@@ -69,29 +82,39 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
         self.optimizer = optimizer
         self.max_iter = max_iter
 
-    def fit(self, X: npt.ArrayLike, y: Any = None) -> KernelDensity:
-        """Keep X (N, D) and choose the bandwidth; y is ignored."""
+    def fit(
+        self, X: npt.ArrayLike, y: Any = None, sample_weight: npt.ArrayLike | None = None
+    ) -> KernelDensity:
+        """Keep X (N, D) and choose the bandwidth; y is ignored.
+
+        sample_weight: (N,) s, not negative; for the bandwidth a point is left out with all its weight
+        """
         check_optimizer(self.optimizer, "loo")
         if self.kernel is not None and not isinstance(self.kernel, Stationary):
             raise ValueError(
                 f"a density needs a stationary kernel such as RBF or Matern, got {self.kernel!r}"
             )
         points = fit_inputs(self, X, self.kernel)
-        kernel = scott_kernel(points) if self.kernel is None else self.kernel
+        given = None if sample_weight is None else sample_weights(sample_weight, len(points))
+        kernel = scott_kernel(points, given) if self.kernel is None else self.kernel
+        weights = np.ones(len(points)) if given is None else given
+        several = np.count_nonzero(weights) > 1
         log_shape = _log_integral(kernel, points.shape[1])
         optimum: Optimum | None = None
-        if self.optimizer == "loo" and kernel.n_theta and len(points) > 1:
-            kernel, optimum = self._learn(kernel, points, log_shape)
-        self.kernel_, self.X_train_ = kernel, points
+        if self.optimizer == "loo" and kernel.n_theta and several:
+            kernel, optimum = self._learn(kernel, points, weights, log_shape)
+        self.kernel_, self.X_train_, self._weights = kernel, points, weights
         self._log_Z = log_shape + _log_volume(kernel, points.shape[1])
         self.loo_log_likelihood_ = (
-            _left_out(kernel, points, gradient=False)[0] - self._log_Z if len(points) > 1 else np.nan
+            _left_out(kernel, points, weights, gradient=False)[0] - self._log_Z if several else np.nan
         )
         self.n_iter_ = count_iterations(optimum)
         report(optimum, 0.0)
         return self
 
-    def _learn(self, kernel: Stationary, X: Array, log_shape: float) -> tuple[Stationary, Optimum]:
+    def _learn(
+        self, kernel: Stationary, X: Array, weights: Array, log_shape: float
+    ) -> tuple[Stationary, Optimum]:
         size = np.size(kernel.length_scale)
         if kernel.n_theta != size:
             raise ValueError(
@@ -100,7 +123,7 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
         per_entry = X.shape[1] / size  # d log Z / d log length scale
 
         def likelihood(trial: Stationary, gradient: bool) -> tuple[float, Array]:
-            value, slope = _left_out(trial, X, gradient)
+            value, slope = _left_out(trial, X, weights, gradient)
             return value - log_shape - _log_volume(trial, X.shape[1]), slope - per_entry
 
         return maximize_likelihood(
@@ -111,12 +134,11 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
         """log p(x) (M,) at X (M, D)."""
         check_is_fitted(self)
         queries = query_inputs(self, X, self.kernel_)
-        n = len(self.X_train_)
         parts = map_blocks(
-            lambda rows: logsumexp(self.kernel_.log(queries[rows], self.X_train_), axis=1),
-            _blocks(len(queries), n),
+            lambda rows: logsumexp(self.kernel_.log(queries[rows], self.X_train_), axis=1, b=self._weights),
+            _blocks(len(queries), len(self.X_train_)),
         )
-        return np.asarray(np.concatenate(parts) - np.log(n) - self._log_Z)
+        return np.asarray(np.concatenate(parts) - np.log(self._weights.sum()) - self._log_Z)
 
     def score(self, X: npt.ArrayLike, y: Any = None) -> float:
         """Sum of log p(x) over X (M, D); y is ignored."""
@@ -134,7 +156,8 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
         radius = np.interp(rng.uniform(size=n_samples) * mass[-1], mass, r)
         direction = rng.standard_normal((n_samples, D))
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-        centres = self.X_train_[rng.integers(len(self.X_train_), size=n_samples)]
+        share = self._weights / self._weights.sum()
+        centres = self.X_train_[rng.choice(len(self.X_train_), size=n_samples, p=share)]
         return np.asarray(centres + radius[:, None] * direction * np.asarray(self.kernel_.length_scale))
 
 
@@ -160,27 +183,31 @@ def _log_volume(kernel: Stationary, D: int) -> float:
     return float(np.log(scales).sum())
 
 
-def _left_out(kernel: Kernel, X: Array, gradient: bool) -> tuple[float, Array]:
-    """Mean over i of log sum_{j != i} k(x_i, x_j) / (N - 1), and its gradient by theta (P,) if asked for."""
-    n = len(X)
+def _left_out(kernel: Kernel, X: Array, weights: Array, gradient: bool) -> tuple[float, Array]:
+    """Mean over i, by weights s_i, of log sum_{j != i} s_j k(x_i, x_j) / sum_{j != i} s_j.
+
+    Its gradient by theta (P,) too if asked for.
+    """
+    n, size = len(X), float(weights.sum())
 
     def contribution(rows: slice) -> tuple[float, Array]:
         log_k = kernel.log(X[rows], X)
         own = np.arange(len(log_k)), np.arange(rows.start, rows.stop)
-        log_k[own] = -np.inf
-        total = logsumexp(log_k, axis=1)
+        others = np.tile(weights, (len(log_k), 1))
+        others[own] = 0.0
+        total = logsumexp(log_k, axis=1, b=others)
         if not np.isfinite(total).all():
             raise ValueError("a point has no density under the others: give a kernel that decays more slowly")
+        value = float(weights[rows] @ (total - np.log(size - weights[rows])))
         if not gradient:
-            return float(total.sum()), np.zeros(0)
+            return value, np.zeros(0)
         # d log sum k = sum dk / sum k; where that underflows nothing representable changes.
-        W = np.broadcast_to(np.exp(-np.minimum(total, 700.0))[:, None], log_k.shape).copy()
-        W[own] = 0.0
-        return float(total.sum()), kernel.theta_vjp(X[rows], W, X)
+        W = others * (weights[rows] * np.exp(-np.maximum(total, -700.0)))[:, None]
+        return value, kernel.theta_vjp(X[rows], W, X)
 
     parts = map_blocks(contribution, _blocks(n, n))
-    value = sum(part[0] for part in parts) / n - np.log(n - 1.0)
-    return float(value), np.asarray(np.sum([part[1] for part in parts], axis=0) / n)
+    value = sum(part[0] for part in parts) / size
+    return float(value), np.asarray(np.sum([part[1] for part in parts], axis=0) / size)
 
 
 def _blocks(m: int, n: int) -> Iterator[slice]:

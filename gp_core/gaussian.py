@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from numbers import Real
 from operator import add
 from typing import Any
 
@@ -24,6 +25,11 @@ class Gaussian:
     mean : (D,)
     covariance : a variance, variances (D,) or a matrix (D, D)
         Symmetric, without negative eigenvalues.
+
+    References
+    ----------
+    Lecture "Kernel regression and gaussian processes": "Recap: some properties of the Gaussian distribution".
+    Lecture "Kernels and Gaussian processes": "Conditional Distribution".
 
     Examples
     --------
@@ -72,11 +78,29 @@ class Gaussian:
 
     __radd__ = __add__
 
+    def __sub__(self, other: Any) -> Gaussian:
+        """x - z for independent x and z, N(m_x - m_z, C_x + C_z); or x - c for a constant c."""
+        return self + (-other if isinstance(other, Gaussian) else -as_float(other, "the constant"))
+
+    def __neg__(self) -> Gaussian:
+        """-x, N(-m, C)."""
+        return self * -1.0
+
     def __mul__(self, factor: float) -> Gaussian:
-        """c x, N(c m, c^2 C)."""
+        """c x, N(c m, c^2 C), for a number c."""
+        if not isinstance(factor, Real):
+            return NotImplemented
         return Gaussian(factor * self.mean, factor**2 * self.covariance)
 
     __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Gaussian:
+        """x / c, N(m / c, C / c^2), for a number c."""
+        if not isinstance(divisor, Real):
+            return NotImplemented
+        if divisor == 0:
+            raise ValueError("a Gaussian can't be divided by 0")
+        return self * (1.0 / float(divisor))
 
     def transform(self, A: Any, b: Any = 0.0) -> Gaussian:
         """A x + b, N(A m + b, A C A')."""
@@ -156,4 +180,4 @@ def mean_of(gaussians: Iterable[Gaussian]) -> Gaussian:
     parts = list(gaussians)
     if not parts:
         raise ValueError("the mean of no Gaussians: give at least one")
-    return reduce(add, parts) * (1.0 / len(parts))
+    return reduce(add, parts) / len(parts)

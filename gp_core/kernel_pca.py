@@ -33,8 +33,15 @@ class KernelPCA(NamedKernelParameters, TransformerMixin, BaseEstimator):  # type
         lambda, in falling order: the sum of squares of each component over the training points.
     eigenvectors_ : array (N, C)
         Unit eigenvectors of K~; the entry of largest magnitude is positive.
+    kernel_ : Kernel
+        k.
     X_train_ : array (N, D), or N objects
         The training points.
+
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Applications of Kernels: dimensionality reduction".
+    Schoelkopf, Smola and Mueller (1998), Nonlinear component analysis as a kernel eigenvalue problem.
 
     Examples
     --------

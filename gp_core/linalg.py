@@ -22,6 +22,9 @@ _SMALL = 64
 """Up to this size dpotri is avoided: OpenBLAS may spend milliseconds there on waking its threads."""
 _BLOCK = 512
 """Rows and columns worked on at a time."""
+_STRIP = 32
+_UPPER = np.triu(np.ones((_STRIP, _STRIP)))
+"""What a block on the diagonal keeps, read by columns."""
 
 
 class JitterWarning(UserWarning):
@@ -67,18 +70,13 @@ class Cholesky:
 
         With `overwrite` the factor is consumed: do not use it afterwards.
         """
-        inverse: Array
         if len(self.lower) <= _SMALL:
             T = self._lower_inverse
             return np.asfortranarray(np.tril(T.T @ T))
         threads = _threads(len(self.lower))
-        if threads > 1:
-            inverse = self.lower if overwrite else self.lower.copy(order="F")
-            blocked.invert_triangle(inverse, threads)
-            blocked.multiply_triangle(inverse, threads)
-            return inverse
-        inverse, info = lapack.dpotri(self.lower, lower=1, overwrite_c=int(overwrite))
-        _require_done(info)
+        inverse = self.lower if overwrite else self.lower.copy(order="F")
+        blocked.invert_triangle(inverse, threads)
+        blocked.multiply_triangle(inverse, threads)
         return inverse
 
     def quadratic(self, B: Array) -> Array:
@@ -98,14 +96,8 @@ class Cholesky:
 
     @cached_property
     def _lower_inverse(self) -> Array:
-        T: Array
-        threads = _threads(len(self.lower))
-        if threads > 1:
-            T = self.lower.copy(order="F")
-            blocked.invert_triangle(T, threads)
-            return T
-        T, info = lapack.dtrtri(self.lower, lower=1)
-        _require_done(info)
+        T = self.lower.copy(order="F")
+        blocked.invert_triangle(T, _threads(len(T)))
         return T
 
     @property
@@ -236,8 +228,12 @@ def _restore_lower(A: Array, diagonal: Array) -> None:
 
 
 def _zero_upper(A: Array) -> None:
-    for j, column in enumerate(A.T):  # contiguous in Fortran order; indices of the triangle would take longer
-        column[:j] = 0.0
+    """By strips of columns, contiguous in Fortran order: one by one they would take a fifth of dpotrf's time."""
+    for start in range(0, len(A), _STRIP):
+        columns = A.T[start : start + _STRIP]
+        columns[:, :start] = 0.0
+        block = columns[:, start : start + _STRIP]
+        block *= _UPPER[: len(block), : len(block)]
 
 
 def _require_done(info: Any) -> None:

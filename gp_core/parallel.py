@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
+Task = Callable[[], object]
 
 _state = threading.local()
 _lock = threading.Lock()
@@ -37,12 +39,62 @@ def map_blocks(work: Callable[[Block], Result], blocks: Iterable[Block]) -> list
     A thread is started for two blocks or more, so that little work stays where it is. A block that calls this
     function again does its blocks itself.
     """
-    tasks = list(blocks)
-    threads = min(available_threads(), len(tasks) // 2)
+    todo = list(blocks)
+    threads = min(available_threads(), len(todo) // 2)
     if threads <= 1 or getattr(_state, "working", False):
-        return [work(block) for block in tasks]
-    with single_threaded_blas(), ThreadPoolExecutor(threads, initializer=_begin_working) as pool:
-        return list(pool.map(work, tasks))
+        return [work(block) for block in todo]
+    results: dict[int, Result] = {}
+
+    def keep(i: int) -> None:
+        results[i] = work(todo[i])
+
+    with WorkerPool(threads) as pool:
+        pool.run(partial(keep, i) for i in range(len(todo)))
+    return [results[i] for i in range(len(todo))]
+
+
+class WorkerPool:
+    """Threads that run batches of tasks, the calling one among them, with BLAS on one thread each."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._stack = ExitStack()
+
+    def __enter__(self) -> WorkerPool:
+        self._stack.enter_context(single_threaded_blas())
+        self._executor = self._stack.enter_context(ThreadPoolExecutor(max(1, self.threads - 1)))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def run(self, tasks: Iterable[Task]) -> None:
+        """All tasks, in any order; returns when they are done.
+
+        The caller takes its share: to wait instead, and to be woken for every batch, costs as much as a small task.
+        """
+        waiting = deque(tasks)
+        helpers = [
+            self._executor.submit(_work_off, waiting) for _ in range(min(self.threads, len(waiting)) - 1)
+        ]
+        _work_off(waiting)
+        for helper in helpers:
+            helper.result()
+
+
+def _work_off(waiting: deque[Task]) -> None:
+    """Run tasks until none waits; blocks within them stay on this thread."""
+    outer = getattr(_state, "working", False)
+    _state.working = True
+    try:
+        while True:
+            try:
+                task = waiting.popleft()
+            except IndexError:
+                return
+            task()
+    finally:
+        _state.working = outer
 
 
 @contextmanager
@@ -73,7 +125,3 @@ def _controller() -> ThreadpoolController:
     import scipy.linalg  # noqa: F401  (loads its BLAS, so that the controller finds it)
 
     return ThreadpoolController()
-
-
-def _begin_working() -> None:
-    _state.working = True

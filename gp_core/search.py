@@ -80,6 +80,19 @@ def maximize_likelihood(
     return model.with_theta(optimum.x), optimum
 
 
+def learn_hyperparameters(
+    estimator: Any,
+    model: Model,
+    likelihood: Likelihood[Model],
+    data: DataScale,
+    start_from_data: bool = False,
+) -> tuple[Model, Optimum | None]:
+    """`maximize_likelihood` as an estimator's parameters say; the model itself, and None, where nothing is to learn."""
+    if estimator.optimizer is None or not model.n_theta:
+        return model, None
+    return maximize_likelihood(model, likelihood, SearchSettings.of(estimator), data, start_from_data)
+
+
 def check_optimizer(optimizer: Any, name: str = "lbfgs") -> None:
     """Refuse an optimizer that is neither `name` nor None."""
     if optimizer not in (name, None):

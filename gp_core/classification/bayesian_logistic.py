@@ -62,6 +62,8 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
         The labels.
     weights_mean_, weights_covariance_ : arrays (F,) and (F, F), or (C, F) and (C, F, F) for C > 2 classes
         ŵ and S.
+    posteriors_ : tuple of WeightPosterior
+        The same as objects, one per class (one for two classes).
     basis_ : Basis, or a tuple of them for C > 2 classes
         φ with its learned parameters.
     prior_scale_ : float or array (C,)
@@ -70,6 +72,10 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
         Summed over the classes.
     n_iter_ : int
         Newton steps of the last posterior.
+
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Bayesian Logistic Regression", "Gaussian Approximation".
 
     Examples
     --------

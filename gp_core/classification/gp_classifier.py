@@ -82,6 +82,12 @@ class GaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, BaseEsti
     models_ : tuple of BinaryGP
         One per class (one for two), with the posterior and how the search went.
 
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Gaussian Processes for Classification", "Predictive Distribution".
+    Lecture "Gaussian inference, from problem definition to GP classification": "5. Gaussian Process Classification".
+    Rasmussen and Williams (2006), equations 3.21 to 3.25 (Laplace) and 3.65 (EP).
+
     Examples
     --------
     >>> import numpy as np

@@ -57,6 +57,11 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     objective_ : float
         The maximum.
 
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes":
+        "Likelihood for Logistic Regression", "Iterative Reweighted Least Squares (IRLS)".
+
     Examples
     --------
     >>> from gp_core import LogisticRegression

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_softmax, logsumexp, softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 
 from gp_core.arrays import Array
 from gp_core.irls import IRLSResult, Rows, irls
@@ -88,9 +88,10 @@ def weight_sensitivity(
     at_out = probabilities(np.einsum("blf,bf->bl", w, out)[:, :, None])[:, -L:, 0]
     score = ((out_codes[:, None] == classes) - at_out)[:, :, None] * out[:, None, :]  # (B, L, F)
     p = problem.class_shares(w)
-    system = problem.curvature(p, np.arange(B))
+    residuals = problem.residuals(w, p)
+    system = problem.curvature(p, residuals, np.arange(B))
     v = np.linalg.solve(system, score.reshape(B, L * F, 1)).reshape(B, L, F)
-    result: Array = np.einsum("bln,bln->bn", v @ Phi.T, (classes[:, None] == codes) - p)
+    result: Array = np.einsum("bln,bln->bn", v @ Phi.T, residuals)
     return result
 
 
@@ -129,6 +130,24 @@ def _all_classes(eta: Array) -> Array:
     return np.concatenate([np.zeros_like(eta), eta], axis=-2)
 
 
+def _log_share(eta: Array, codes: NDArray[np.intp]) -> Array:
+    """log p (B, N) of the class of each point, to relative accuracy also where p is close to 1.
+
+    With d_c = eta_c - eta_own and m = max(d, 0), -log p = m + log(exp(-m) + sum_{c != own} exp(d_c - m)). Where the
+    points of one class are all certain the objective is a sum of such numbers: rounded to 1e-16, no step would gain.
+
+    eta: (B, C, N)
+    """
+    points = np.arange(eta.shape[2])
+    d = eta - eta[:, codes, points][:, None, :]
+    d[:, codes, points] = -np.inf
+    m = np.maximum(d.max(axis=1), 0.0)
+    with np.errstate(invalid="ignore"):  # a trial that overflows is NaN, which IRLS backs away from
+        tail = np.exp(d - m[:, None, :]).sum(axis=1)
+        log_p: Array = -m - np.log1p(tail + np.expm1(-m))
+    return log_p
+
+
 @dataclass
 class _Problem:
     Phi: Array
@@ -154,8 +173,7 @@ class _Problem:
         if self.n_classes == 2:
             log_p = log_expit(np.where(self.codes == 1, 1.0, -1.0) * eta[:, 0])
         else:
-            chosen = np.take_along_axis(eta, self.codes[None, None, :], axis=1)[:, 0]
-            log_p = chosen - logsumexp(eta, axis=1)
+            log_p = _log_share(eta, self.codes)
         prior = 0.5 * np.einsum("blf,f->b", w**2, self.penalty)
         prior += 0.5 * self.gauge * np.einsum("bf->b", w.sum(axis=1) ** 2)
         result: Array = np.einsum("bn,bn->b", self.weights[rows], log_p) - prior
@@ -164,22 +182,39 @@ class _Problem:
     def direction(self, w: Array, rows: Rows) -> tuple[Array, Array]:
         B, L, F = w.shape
         p = self.class_shares(w)
-        own = np.arange(self.n_classes)[-L:, None] == self.codes  # (L, N)
-        gradient = (self.weights[rows][:, None, :] * (own - p)) @ self.Phi - self.penalty * w
+        residuals = self.residuals(w, p)
+        gradient: Array = (self.weights[rows][:, None, :] * residuals) @ self.Phi - self.penalty * w
         gradient -= self.gauge * w.sum(axis=1, keepdims=True)
         if B == 1 and L > 1 and L * F > _DIRECT:
             found = self.step_from_products(p[0], gradient[0], self.weights[rows[0]])
             if found is not None:
                 return found[None], np.array([np.vdot(gradient, found)])
         flat = gradient.reshape(B, L * F)
-        step = np.linalg.solve(self.curvature(p, rows), flat[:, :, None])[:, :, 0]
-        return step.reshape(B, L, F), np.einsum("bi,bi->b", flat, step)
+        step: Array = np.linalg.solve(self.curvature(p, residuals, rows), flat[:, :, None]).astype(
+            np.float64, copy=False
+        )
+        return step.reshape(B, L, F), np.einsum("bi,bi->b", flat, step[:, :, 0])
 
     def class_shares(self, w: Array) -> Array:
         """Probabilities (B, L, N) of the classes with a latent function."""
         eta = latent_functions(w, self.Phi)
         p: Array = expit(eta) if eta.shape[1] == 1 else softmax(eta, axis=1)
         return p
+
+    def residuals(self, w: Array, p: Array) -> Array:
+        """1 - p of the own class and -p of the others (B, L, N), to relative accuracy also where p is close to 1.
+
+        p: (B, L, N) the shares at w
+        """
+        if p.shape[1] == 1:
+            sign = np.where(self.codes == 1, 1.0, -1.0)
+            result: Array = sign * expit(-sign * latent_functions(w, self.Phi))
+            return result
+        result = -p
+        points = np.arange(p.shape[2])
+        result[:, self.codes, points] = 0.0
+        result[:, self.codes, points] = -result.sum(axis=1)
+        return result
 
     def step_from_products(self, p: Array, gradient: Array, weights: Array) -> Array | None:
         """H⁻¹ gradient (L, F) by preconditioned conjugate gradients; None if they do not get there.
@@ -233,16 +268,17 @@ class _Problem:
         inverse: Array = np.linalg.inv(blocks)
         return inverse
 
-    def curvature(self, p: Array, rows: Rows) -> Array:
-        """Minus the Hessian (B, L F, L F) at probabilities (B, L, N)."""
+    def curvature(self, p: Array, residuals: Array, rows: Rows) -> Array:
+        """Minus the Hessian (B, L F, L F) at probabilities and residuals (B, L, N)."""
         B, L, _ = p.shape
         F = self.Phi.shape[1]
         weights = self.weights[rows]
+        rest = np.where(residuals > 0.0, residuals, 1.0 - p)  # 1 - p, accurate where the own class is certain
         # Minus the Hessian, block by block: Φ' diag(ω p_l (δ_lm - p_m)) Φ.
         H = np.empty((B, L, F, L, F))
         for i in range(L):
             for j in range(i + 1):
-                curvature = weights * p[:, i] * (float(i == j) - p[:, j])
+                curvature = weights * p[:, i] * (rest[:, j] if i == j else -p[:, j])
                 H[:, i, :, j, :] = (self.Phi.T * curvature[:, None, :]) @ self.Phi
                 H[:, i, :, j, :] += self.gauge * np.eye(F)
                 H[:, j, :, i, :] = H[:, i, :, j, :]
@@ -252,5 +288,5 @@ class _Problem:
         # Features that repeat each other, and points that are all certain, leave H singular: a little of
         # what H would be for undecided points keeps the step finite, and features that underflow at 0.
         undecided = np.tile(weights @ self.Phi**2, L)
-        diagonal += 1e-12 * diagonal + 1e-14 * undecided + np.sqrt(np.finfo(np.float64).tiny)
+        diagonal += 1e-12 * (diagonal - self.gauge) + 1e-14 * undecided + np.sqrt(np.finfo(np.float64).tiny)
         return system

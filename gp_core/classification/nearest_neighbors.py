@@ -46,6 +46,10 @@ class KernelNearestNeighbors(NamedKernelParameters, ClassifierMixin, BaseEstimat
     kernel_ : Kernel
         k.
 
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Kernelized Nearest Neighbor".
+
     Examples
     --------
     >>> from gp_core import KernelNearestNeighbors

@@ -13,7 +13,7 @@ from sklearn.cluster import MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, integer_at_least
+from gp_core.arrays import Array, integer_at_least, take_rows
 from gp_core.bandwidth import deviations
 from gp_core.classification.gp_binary import LatentPrior
 from gp_core.classification.gp_classifier import means_of_classes
@@ -94,6 +94,11 @@ class SparseGaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, Ba
     models_ : tuple of SparseGP
         One per class (one for two).
 
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Gaussian Processes for Classification".
+    Hensman, Matthews and Ghahramani (2015), Scalable variational Gaussian process classification.
+
     Examples
     --------
     >>> import numpy as np
@@ -139,9 +144,9 @@ class SparseGaussianProcessClassifier(NamedKernelParameters, ClassifierMixin, Ba
         points, codes = fit_inputs_and_labels(self, X, y, self.kernel)
         rng = generator(self.random_state)
         kernel = _kernel_for(self.kernel, points)
-        self.inducing_points_ = Z = _inducing_points(points, n_inducing, rng)
+        self.inducing_points_ = Z = _inducing_points(points, kernel, n_inducing, rng)
         some = np.sort(rng.permutation(len(codes))[:n_learning])
-        learning = points[some] if isinstance(points, np.ndarray) else [points[i] for i in some]
+        learning = take_rows(points, some)
         models = []
         means = means_of_classes(self.mean, len(self.classes_))
         # The blocks of points already run on a thread each: BLAS threads of their own would only wait for cores.
@@ -228,10 +233,10 @@ def _kernel_for(kernel: Kernel | None, X: Any) -> Kernel:
     return 1.0 * RBF(tuple(deviations(X).tolist()))  # type: ignore[no-any-return]
 
 
-def _inducing_points(X: Any, size: int, rng: np.random.Generator) -> Any:
-    """Centres of clusters of scaled points (I, D); all points if there are no more; some of the objects."""
-    if not isinstance(X, np.ndarray):
-        return [X[i] for i in np.sort(rng.permutation(len(X))[:size])]
+def _inducing_points(X: Any, kernel: Kernel, size: int, rng: np.random.Generator) -> Any:
+    """Centres of clusters of scaled points (I, D); all points if there are no more; some where none lie between."""
+    if not isinstance(X, np.ndarray) or not kernel.continuous:
+        return take_rows(X, np.sort(rng.permutation(len(X))[:size]))
     if len(np.unique(X, axis=0)) <= size:
         return np.unique(X, axis=0)
     scale = deviations(X)

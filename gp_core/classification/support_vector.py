@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted
 
-from gp_core.arrays import Array, positive
+from gp_core.arrays import Array, positive, take_rows
 from gp_core.classification.labels import fit_inputs_and_labels
-from gp_core.estimators import Inputs, NamedKernelParameters, default_kernel, query_inputs
+from gp_core.estimators import Inputs, NamedKernelParameters, default_kernel, query_inputs, sample_weights
 from gp_core.kernels import Kernel
 
 
@@ -44,8 +44,14 @@ class SupportVectorClassifier(NamedKernelParameters, ClassifierMixin, BaseEstima
         a_i y_i.
     intercept_ : array
         b, one per pair of classes.
+    kernel_ : Kernel
+        k.
     n_iter_ : array
         Iterations of the solver, one per pair of classes.
+
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Applications of Kernels: classification".
 
     Examples
     --------
@@ -61,19 +67,28 @@ class SupportVectorClassifier(NamedKernelParameters, ClassifierMixin, BaseEstima
         self.C = C
         self.tol = tol
 
-    def fit(self, X: Inputs, y: npt.ArrayLike) -> SupportVectorClassifier:
-        """From X (N, D), or N objects, and labels y (N,)."""
+    def fit(
+        self, X: Inputs, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> SupportVectorClassifier:
+        """From X (N, D), or N objects, and labels y (N,).
+
+        sample_weight: (N,) factors on C for each point, not negative
+        """
         kernel = default_kernel(self.kernel)
         C, tol = positive(self.C, "C"), positive(self.tol, "tol")
         points, codes = fit_inputs_and_labels(self, X, y, kernel)
-        machine = SVC(C=C, tol=tol, kernel="precomputed").fit(kernel(points), codes)
+        weights = sample_weights(sample_weight, len(codes))
+        used = np.flatnonzero(weights)  # LIBSVM loses count of a precomputed matrix where a weight is 0
+        missing = np.setdiff1d(np.arange(len(self.classes_)), codes[used])
+        if missing.size:
+            raise ValueError(f"sample_weight is zero for all points of class {self.classes_[missing[0]]}")
+        machine = SVC(C=C, tol=tol, kernel="precomputed").fit(
+            kernel(take_rows(points, used)), codes[used], sample_weight=weights[used]
+        )
         self._machine = machine
         self.kernel_ = kernel
-        self.support_ = machine.support_
-        self._n_train = len(codes)
-        self._vectors = (
-            points[self.support_] if isinstance(points, np.ndarray) else [points[i] for i in self.support_]
-        )
+        self.support_ = used[machine.support_]
+        self._vectors = take_rows(points, self.support_)
         self.dual_coef_, self.intercept_, self.n_iter_ = (
             machine.dual_coef_,
             machine.intercept_,
@@ -96,6 +111,6 @@ class SupportVectorClassifier(NamedKernelParameters, ClassifierMixin, BaseEstima
         check_is_fitted(self)
         queries = query_inputs(self, X, self.kernel_)
         # The solver wants a column per training point and reads those of the support vectors.
-        K = np.zeros((len(queries), self._n_train))
-        K[:, self.support_] = self.kernel_(queries, self._vectors)
+        K = np.zeros((len(queries), self._machine.n_features_in_))
+        K[:, self._machine.support_] = self.kernel_(queries, self._vectors)
         return getattr(self._machine, method)(K)

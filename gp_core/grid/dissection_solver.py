@@ -22,13 +22,14 @@ from gp_core.grid.workers import Workers, single_threaded_blas
 class DissectionSolver:
     """Nested dissection for the posterior and for samples, strips of rows for the likelihood."""
 
-    def __init__(self, prior: MarkovPrior) -> None:
+    def __init__(self, prior: MarkovPrior, lag: float = 0.0) -> None:
         self.prior = prior
+        self._lag = lag
         self._likelihood_model: StripModel | None = None
         self._fronts = Fronts(prior)
 
     def surface(self, grid: Grid, s: Statistics, right_hand_sides: int, workers: Workers) -> MarkovSurface:
-        return MarkovSurface(self._fronts, grid, s.y, s.x, right_hand_sides, workers)
+        return MarkovSurface(self._fronts, grid, s.y, s.x, right_hand_sides, workers, self._lag)
 
     def samples(self, n: int, s: Statistics, grid: Grid, workers: Workers, rng: np.random.Generator) -> Array:
         return draw_samples(n, self._fronts, s, grid, workers, rng)

@@ -72,6 +72,9 @@ class GridGP:
     half_life: seconds after which a point counts half, by the stamps given to `update`; None for ever
     tolerance: error of the mean, in posterior standard deviations, that the lattice may cause
     tiles: sizes of the tiles, for those who want to trade accuracy against time; None to choose by the kernel
+    variance_lag: share by which the information about a part of the map may grow, on average over its blocks, before
+        its variances are solved again; means and gradients are always those of all points. Until then the variances
+        of fewer points are stated. Only rough kernels take part: for them, variances are most of the work
     on_bad: "drop" counts bad points and goes on, "raise" refuses the whole batch with a ValueError
     threads: None for one per core, at most four
     """
@@ -86,6 +89,7 @@ class GridGP:
         half_life: float | None = None,
         tolerance: float = TOLERANCE,
         tiles: Tiles | None = None,
+        variance_lag: float = 0.0,
         on_bad: OnBad = "drop",
         threads: int | None = None,
     ) -> None:
@@ -101,6 +105,9 @@ class GridGP:
             raise ValueError(f"mean must be finite, got {self.mean}")
         self._tolerance = positive(tolerance, "tolerance")
         self._tiles = tiles
+        if not 0.0 <= variance_lag < 1.0:
+            raise ValueError(f"variance_lag must be at least 0 and less than 1, got {variance_lag}")
+        self._variance_lag = float(variance_lag)
         self._workers = Workers(threads)
         self._solved: Surface | None
         self._trend: TrendEstimate
@@ -146,6 +153,11 @@ class GridGP:
     def mean_height(self) -> float | None:
         """Mean of the heights, each point weighted by its precision; None without points."""
         return self._observations.mean_height
+
+    @property
+    def height_range(self) -> tuple[float, float] | None:
+        """Mean height of the points of the lowest and of the highest block; None without points."""
+        return self._observations.height_range
 
     @property
     def fallbacks(self) -> int:
@@ -215,22 +227,39 @@ class GridGP:
             raise ValueError("maps merge only if they have the same mean and half_life")
         self._observations.merge(other._observations)
 
+    def twin(self) -> GridGP:
+        """A map with the same data and all that was learned, to be brought up to date by `take`; with own threads."""
+        out = copy.copy(self)
+        out._workers = Workers(self._workers.count)
+        out._start(self.grid, self.half_life)
+        data = self._observations
+        out._observations.noise = data.noise.copy_to(data.statistics.x, data.statistics.y)
+        out._scale, out._level_count = copy.copy(self._scale), self._level_count
+        data.mark_unread()
+        out.take(self)
+        return out
+
+    def take(self, other: GridGP) -> None:
+        """Have the data of another map with the same kernel and mean, and no others; what was learned here stays.
+
+        So one map can go on taking points while its twin is solved in another thread: only what has changed since the
+        last time is copied and solved again. The map with the points must not be solved itself then.
+        """
+        if not self._has_lattice_of(other):
+            raise ValueError(
+                f"maps share data only if they have the same kernel: {self.kernel!r}, {other.kernel!r}"
+            )
+        if (other.half_life, other.mean) != (self.half_life, self.mean):
+            raise ValueError("maps share data only if they have the same mean and half_life")
+        if other.grid != self.grid:
+            self._move_to(other.grid)
+        self._observations.take(other._observations)
+
     # -- windows -------------------------------------------------------------------------------------------
 
     def move(self, cells_y: int, cells_x: int) -> None:
         """Shift the window by whole cells; data that stay inside are kept exactly, others are dropped."""
-        solved, data = self._solved, self._observations
-        if solved is not None:
-            self._mark_changes()
-        before = data.statistics
-        data.move(self.grid.shift(int(cells_y), int(cells_x)))
-        if self._scale is not None:
-            self._scale = self._scale.copy_to(data.statistics.x, data.statistics.y)
-        self._solved = None
-        if solved is not None:
-            self._draw_changes()
-            data.mark_read()
-            self._surface.inherit(solved, _left_behind(before, data.statistics), data.statistics)
+        self._move_to(self.grid.shift(int(cells_y), int(cells_x)))
 
     def like(self, grid: Grid, mean: float | None = None) -> GridGP:
         """A map without points on other cells, with the same kernel, settings and tables: they take a while to make.
@@ -387,6 +416,11 @@ class GridGP:
         data.set_noise(LocalNoise(data.statistics.x, data.statistics.y, scale=positive(level, "level")))
         self._level_count = np.inf
 
+    def estimate_noise_level(self) -> float | None:
+        """The noise level that the statistics show (gp_core.grid.noise_level); None where there are too few."""
+        found = estimate_noise_level(self._observations.effective(), self.kernel)
+        return None if found is None else self.noise_level * found
+
     @property
     def scale_layer(self) -> Array:
         """(ny, nx) factor on the variances of height and slope that `learn_scale` found; 1 before."""
@@ -529,6 +563,20 @@ class GridGP:
 
     # -- inside ------------------------------------------------------------------------------------------
 
+    def _move_to(self, grid: Grid) -> None:
+        solved, data = self._solved, self._observations
+        if solved is not None:
+            self._mark_changes()
+        before = data.statistics
+        data.move(grid)
+        if self._scale is not None:
+            self._scale = self._scale.copy_to(data.statistics.x, data.statistics.y)
+        self._solved = None
+        if solved is not None:
+            self._draw_changes()
+            data.mark_read()
+            self._surface.inherit(solved, _left_behind(before, data.statistics), data.statistics)
+
     def _set_prior(self, prior: Prior) -> None:
         for axis, name in ((0, "x"), (1, "y")):
             if prior.scale[axis] < _MIN_BLOCKS_PER_LENGTH * prior.spacing[axis]:
@@ -536,16 +584,15 @@ class GridGP:
                     f"the length scale along {name} is too short for blocks of {prior.spacing[axis]:.3g} m: "
                     "make a new map with this kernel and feed it the points"
                 )
-        self._solver = make_solver(prior, self._tiles)
+        self._solver = make_solver(prior, self._tiles, self._variance_lag)
 
     def _learn_level(self) -> None:
         """Weight all points by the noise level that their statistics show, if it is another than the present one."""
         data = self._observations
         self._level_count = self.count
-        found = estimate_noise_level(data.effective(), self.kernel)
-        if found is not None and abs(np.log(found)) > _LEVEL_KEPT:
-            level = LocalNoise(data.statistics.x, data.statistics.y, scale=self.noise_level * found)
-            data.set_noise(level)
+        found = self.estimate_noise_level()
+        if found is not None and abs(np.log(found / self.noise_level)) > _LEVEL_KEPT:
+            data.set_noise(LocalNoise(data.statistics.x, data.statistics.y, scale=found))
 
     def _known_variances(self, s: Statistics) -> Array:
         """(J, I) variance of the surface in every block with points: of the cell at its middle, which is solved."""

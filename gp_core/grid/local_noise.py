@@ -122,7 +122,7 @@ def residual_squares(s: Statistics, coefficients: Array) -> Array:
     """
     order = _highest_order(coefficients)
     reach = 2 * order - 1
-    lower = lower_degree(np.eye(reach), MOMENTS - 1) if reach > MOMENTS else np.eye(MOMENTS, reach)
+    lower = lower_degree(np.eye(reach), MOMENTS - 1) if reach > MOMENTS else np.zeros((MOMENTS, reach))
     lower = np.ascontiguousarray(lower)
     squares = s.totals[..., SQUARES].copy()
     _add_squares(s.weights, s.heights, coefficients, lower, order, np.empty((MOMENTS, reach)), squares)
@@ -146,12 +146,13 @@ def _add_squares(weights, heights, coefficients, lower, order, half, squares):  
             W, H, c = weights[j, i], heights[j, i], coefficients[j, i]
             if W[0, 0] <= 0.0:
                 continue
-            for m in range(W.shape[0]):
-                for b in range(reach):
-                    total = 0.0
-                    for n in range(W.shape[1]):
-                        total += W[m, n] * lower[n, b]
-                    half[m, b] = total
+            if reach > W.shape[0]:
+                for m in range(W.shape[0]):
+                    for b in range(reach):
+                        total = 0.0
+                        for n in range(W.shape[1]):
+                            total += W[m, n] * lower[n, b]
+                        half[m, b] = total
             total = 0.0
             for a in range(reach):
                 first_a, last_a = max(0, a - order + 1), min(order - 1, a)
@@ -161,9 +162,12 @@ def _add_squares(weights, heights, coefficients, lower, order, half, squares):  
                     for k in range(first_a, last_a + 1):
                         for n in range(first_b, last_b + 1):
                             product += c[k, n] * c[a - k, b - n]
-                    moment = 0.0
-                    for m in range(W.shape[0]):
-                        moment += lower[m, a] * half[m, b]
+                    if reach > W.shape[0]:
+                        moment = 0.0
+                        for m in range(W.shape[0]):
+                            moment += lower[m, a] * half[m, b]
+                    else:  # the moments have all that is needed
+                        moment = W[a, b]
                     total += moment * product
             for a in range(order):
                 for b in range(order):

@@ -26,6 +26,8 @@ from gp_core.grid.workers import Workers
 
 _FADED: Final = 500.0
 """Half-lives after which nothing is left of a point in float64."""
+_MOST_APART: Final = 0.5
+"""Share of the blocks from which on all are copied."""
 _MAX_GAIN: Final = 1e6
 """Gain at which all statistics are divided by it, so that new points never overflow."""
 
@@ -126,6 +128,15 @@ class Observations:
         s = self.statistics
         weight = float(s.weights[..., 0, 0].sum())
         return s.reference + float(s.heights[..., 0, 0].sum()) / weight if weight > 0.0 else None
+
+    @property
+    def height_range(self) -> tuple[float, float] | None:
+        """Mean height of the points of the lowest and of the highest block; None without points."""
+        s, some = self.statistics, self.with_data
+        if not some.any():
+            return None
+        means = s.reference + s.heights[some][:, 0, 0] / s.weights[some][:, 0, 0]
+        return float(means.min()), float(means.max())
 
     @property
     def with_data(self) -> Mask:
@@ -246,6 +257,24 @@ class Observations:
             age = 2.0 ** (-(self._now - other._now) / self.half_life)
         s.add(part, age * self.gain / other.gain)
         self.changed |= part.weights[..., 0, 0] != 0.0
+
+    def take(self, other: Observations) -> None:
+        """Have the observations of another one of the same window, and no others; the noise factors stay.
+
+        Blocks that changed there since it was last read count as changed here; there, they are read then.
+        """
+        s, o = self.statistics, other.statistics
+        changed = other.changed | (self.with_data & ~other.with_data)
+        if changed.mean() > _MOST_APART:
+            changed[:] = True
+        s.reference = o.reference
+        at = slice(None) if changed.all() else changed
+        for mine, theirs in zip(s.arrays, o.arrays, strict=True):
+            mine[at] = theirs[at]
+        s.scale_noise(np.where(changed, self.noise.factor / other.noise.factor, 1.0))
+        self._epoch, self._now = other._epoch, other._now
+        self.changed |= changed
+        other.mark_read()
 
     # -- noise, window and what was read -----------------------------------------------------------------
 

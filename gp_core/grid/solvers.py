@@ -85,13 +85,14 @@ def make_prior(
     return make_tile_prior(kernel, spacing, length, variance, q, information)
 
 
-def make_solver(prior: Prior, tiles: Tiles | None) -> Solver:
+def make_solver(prior: Prior, tiles: Tiles | None, variance_lag: float = 0.0) -> Solver:
     """The solver for a prior of `make_prior`.
 
     tiles: sizes for a smooth kernel; None for those that hold the engine's error bounds
+    variance_lag: of a rough kernel, see `GridGP`
     """
     if isinstance(prior, MarkovPrior):
-        return DissectionSolver(prior)
+        return DissectionSolver(prior, variance_lag)
     if isinstance(prior, TilePrior):
         return TileSolver(prior, tiles or DEFAULT_TILES)
     raise TypeError(f"no solver for a prior of type {type(prior).__name__}: make it with make_prior")

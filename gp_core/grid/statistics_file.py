@@ -10,7 +10,7 @@ import secrets
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def save_blocks(path: Path, blocks: Blocks, values: Mapping[str, Any]) -> None:
     staged = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.new")
     try:
         with open(staged, "xb") as file:
-            np.savez(file, checksum=_checksum(content), **content)
+            _write(file, {"checksum": _checksum(content), **content})
             file.flush()
             os.fsync(file.fileno())
         os.replace(staged, path)
@@ -53,6 +53,14 @@ def save_blocks(path: Path, blocks: Blocks, values: Mapping[str, Any]) -> None:
         with contextlib.suppress(OSError):
             staged.unlink(missing_ok=True)
         raise
+
+
+def _write(file: IO[bytes], content: Mapping[str, Any]) -> None:
+    """As np.savez, which leaves the archive open where the disk refuses: it complains when it is collected."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in content.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
 
 
 def load_blocks(path: Path) -> tuple[Blocks, dict[str, Any]]:

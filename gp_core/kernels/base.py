@@ -29,6 +29,8 @@ class Kernel(Parametrised):
 
     domain: ClassVar[Domain] = "vectors"
     chooses_columns: ClassVar[bool] = False
+    continuous: ClassVar[bool] = True
+    """Whether k takes every vector, not only those of a list, so that a mean of inputs is an input."""
 
     # -- values ----------------------------------------------------------------------------------------
 
@@ -136,6 +138,12 @@ class Kernel(Parametrised):
     def _latent_diag(self, X: Any) -> Array:
         """(N,) with k(x_i, z_i) for z_i another observation at x_i: the diagonal without noise of observations."""
         return self._diag(X)
+
+    def _latent_matrix(self, X: Any) -> Array:
+        """(N, N) covariance of f at X: k(X) without the noise of observations."""
+        K = self(X)
+        K.flat[:: len(K) + 1] += self._latent_diag(X) - self._diag(X)
+        return K
 
     def _log_matrix(self, X: Any, Z: Any) -> Array:
         K = self._matrix(X, Z)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gp_core.arrays import Array, as_table, integer_at_least
+from gp_core.arrays import Array, as_table, integer_at_least, looks_like_objects
 from gp_core.kernels.base import Domain, Kernel
 from gp_core.kernels.dot_product import Constant
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Values, expression
@@ -53,6 +53,10 @@ class _Wrapper(Kernel):
     @property
     def domain(self) -> Domain:  # type: ignore[override]
         return self.kernel.domain
+
+    @property
+    def continuous(self) -> bool:  # type: ignore[override]
+        return self.kernel.continuous
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,7 +176,18 @@ class _Combination(Kernel):
     def domain(self) -> Domain:  # type: ignore[override]
         if any(kernel.domain == "table" for kernel in self.kernels):
             return "table"
+        if self._may_read_table:
+            return "any"
         return next((kernel.domain for kernel in self.kernels if kernel.domain != "any"), "any")
+
+    @property
+    def continuous(self) -> bool:  # type: ignore[override]
+        return all(kernel.continuous for kernel in self.kernels)
+
+    @cached_property
+    def _may_read_table(self) -> bool:
+        """Whether a column of objects may be given to one of the kernels, and all choose columns."""
+        return any(map(_reads_any_column, self.kernels)) and all(map(_reads_columns, self.kernels))
 
     def __repr__(self) -> str:
         if len(self.kernels) == 1:
@@ -199,7 +214,7 @@ class _Combination(Kernel):
         return next(filter(None, (kernel._conditional() for kernel in self.kernels)), "")
 
     def _check(self, X: Any, name: str = "X") -> Any:
-        if self.domain == "table":
+        if self.domain == "table" or (self._may_read_table and looks_like_objects(X)):
             return as_table(X, name)
         strict = [kernel for kernel in self.kernels if kernel.domain != "any"]
         return (strict or list(self.kernels))[0]._check(X, name)
@@ -420,6 +435,13 @@ def _reads_columns(kernel: Kernel) -> bool:
     if isinstance(kernel, (_Wrapper, _Combination)) and not kernel.chooses_columns:
         return all(_reads_columns(child) for child in children)
     return kernel.chooses_columns or kernel.domain == "any"
+
+
+def _reads_any_column(kernel: Kernel) -> bool:
+    """Whether it chooses columns for a kernel that takes numbers as well as objects."""
+    if kernel.chooses_columns:
+        return kernel.domain == "any"
+    return any(_reads_any_column(child) for child in kernel._children() if isinstance(child, Kernel))
 
 
 def _is_zero(value: Any) -> bool:

@@ -15,6 +15,8 @@ from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
 _STEP = 1e-5
 """Step in theta of central differences: an error of about 1e-10 relative to k."""
 _SYMMETRY_PAIRS = 64
+_SHOWN = 100
+"""Numbers up to which a matrix is printed."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,7 +173,11 @@ class FunctionKernel(ObjectKernel):
         )
 
     def compare(self, x: Any, z: Any) -> float:
-        return float(self.function(x, z, **self._by_name()))
+        value = self.function(x, z, **self._by_name())
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"{self!r} must return a number, got {value!r}") from None
 
     def _check(self, X: Any, name: str = "X") -> Any:
         if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
@@ -216,7 +222,9 @@ class FrozenMatrix:
         return hash((self.array.shape, self.array.tobytes()))
 
     def __repr__(self) -> str:
-        return repr(self.array.tolist())
+        """The numbers, or only the size of a matrix that would fill a screen."""
+        n, m = self.array.shape
+        return repr(self.array.tolist()) if self.array.size <= _SHOWN else f"<{n} x {m} matrix>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -240,6 +248,8 @@ class Precomputed(Kernel):
     """
 
     matrix: Any = ((1.0,),)
+
+    continuous: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -22,7 +22,14 @@ import numpy as np
 from gp_core.arrays import Array, positive
 from gp_core.kernels.base import Kernel
 from gp_core.kernels.bessel import log_matern_profile, matern_profile
-from gp_core.kernels.distances import squared_distances, symmetric_matrix
+from gp_core.kernels.distances import (
+    GAUSSIAN,
+    is_large,
+    profile_matrix,
+    squared_distances,
+    sum_over_pairs,
+    symmetric_matrix,
+)
 from gp_core.parallel import map_blocks
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
 
@@ -52,6 +59,10 @@ class Stationary(Kernel):
     def _curvature(self, s: Array) -> Array:
         """f''(s); 0 at s = 0 where f'' is singular, for the same reason."""
         raise NotImplementedError
+
+    def _compiled_profile(self) -> int | None:
+        """The number by which the compiled loops know f, if they do (see `gp_core.kernels.loops`)."""
+        return None
 
     def _profile_in_place(self, s: Array) -> None:
         s[...] = self._profile(s)
@@ -97,12 +108,16 @@ class Stationary(Kernel):
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         A = self._scale_points(X)
         if Z is None:
-            return symmetric_matrix(A, self._profile_in_place)
+            return symmetric_matrix(A, self._profile_in_place, self._compiled_profile())
         B = self._scale_points(Z)
         K = np.empty((len(A), len(B)))
+        profile = self._compiled_profile() if is_large(*K.shape) else None
 
         def fill(rows: slice) -> None:
-            self._profile_in_place(squared_distances(A[rows], B, out=K[rows]))
+            if profile is None:
+                self._profile_in_place(squared_distances(A[rows], B, out=K[rows]))
+            else:
+                profile_matrix(A[rows], B, profile, K[rows])
 
         map_blocks(fill, _blocks(len(A), len(B)))
         return K
@@ -132,6 +147,11 @@ class Stationary(Kernel):
         A, B = self._centre(X, Z)
         per_input = np.ndim(self.length_scale) == 1
         free_scale = self._is_free("length_scale")
+        known = self._compiled_profile() if is_large(*W.shape) else None
+        if known is not None:
+            n_sums = 1 + (np.size(self.length_scale) if free_scale else 0)
+            sums = sum_over_pairs(A, B, W, upper, known, n_sums)
+            return float(sums[0]), -2.0 * sums[1:]
 
         def contract(rows: slice) -> Array:
             """The value, then the derivatives, of one block of rows."""
@@ -202,6 +222,9 @@ class RBF(Stationary):
     length_scale: l, a number or one per input
     """
 
+    def _compiled_profile(self) -> int:
+        return GAUSSIAN
+
     def _profile(self, s: Array) -> Array:
         out = np.multiply(s, -0.5)
         return np.exp(out, out=out)
@@ -245,25 +268,13 @@ class Matern(Stationary):
             return ""
         return f"sample paths of Matern with nu = {self.nu} have no derivative: use nu > 1, for example 1.5"
 
+    def _compiled_profile(self) -> int | None:
+        if self.nu == np.inf:
+            return GAUSSIAN
+        return int(2.0 * self.nu) if self.nu in (0.5, 1.5, 2.5) else None
+
     def _profile(self, s: Array) -> Array:
         return matern_profile(self.nu, s)[0]
-
-    def _profile_in_place(self, s: Array) -> None:
-        if self.nu not in (0.5, 1.5, 2.5):
-            super()._profile_in_place(s)
-            return
-        s *= 2.0 * self.nu
-        np.sqrt(s, out=s)
-        decay = np.exp(-s)
-        if self.nu == 0.5:
-            s[...] = decay
-            return
-        polynomial = s * (1.0 / 3.0) if self.nu == 2.5 else None  # 1 + t + t^2 / 3, or 1 + t
-        if polynomial is not None:
-            polynomial += 1.0
-            s *= polynomial
-        s += 1.0
-        s *= decay
 
     def _slope(self, s: Array) -> Array:
         return matern_profile(self.nu, s, 1)[1]
@@ -291,6 +302,9 @@ class Exponential(Stationary):
             "sample paths of Exponential (Ornstein-Uhlenbeck) have no derivative: "
             "use a smoother kernel, for example Matern(nu=1.5)"
         )
+
+    def _compiled_profile(self) -> int:
+        return 1  # Matern's with nu = 1/2
 
     def _profile(self, s: Array) -> Array:
         return np.exp(-np.sqrt(s))

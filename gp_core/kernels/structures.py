@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -133,12 +133,16 @@ class Graph:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", tuple(self.labels))
-        object.__setattr__(self, "edges", tuple(tuple(edge) for edge in self.edges))
+        edges = [tuple(edge) if isinstance(edge, Iterable) else (edge,) for edge in self.edges]
+        object.__setattr__(self, "edges", tuple(edges))
         for edge in self.edges:
-            if len(edge) not in (2, 3) or not all(0 <= int(i) < len(self.labels) for i in edge[:2]):
+            if len(edge) not in (2, 3) or not all(self._has_node(i) for i in edge[:2]):
                 raise ValueError(
                     f"Graph: edge {edge!r} must be (i, j) or (i, j, label) with nodes 0 to {len(self) - 1}"
                 )
+
+    def _has_node(self, index: Any) -> bool:
+        return isinstance(index, (int, np.integer)) and 0 <= int(index) < len(self.labels)
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gp_core.arrays import Array, Table, as_float, as_table, integer_at_least
+from gp_core.arrays import Array, Table, as_float, as_table, integer_at_least, looks_like_objects
 from gp_core.kernels.base import Domain, Kernel
 from gp_core.kernels.compose import _Wrapper
 from gp_core.parameters import POSITIVE, SIGNED, Bounds, Parameter, Values
@@ -195,7 +196,9 @@ class Columns(_Projected):
         return "table" if self.kernel.domain == "objects" else self.kernel.domain
 
     def _check(self, X: Any, name: str = "X") -> Any:
-        return as_table(X, name) if self.domain == "table" else super()._check(X, name)
+        if self.domain == "table" or (self.domain == "any" and looks_like_objects(X)):
+            return as_table(X, name)
+        return super()._check(X, name)
 
     def _map(self, X: Any, Z: Any) -> tuple[Any, Any, Array]:
         if not isinstance(X, Table):
@@ -206,7 +209,9 @@ class Columns(_Projected):
         """The chosen columns of a table as the kernel takes them."""
 
         def check(cells: Any) -> Any:
-            return self.kernel._check(cells if self.kernel.domain == "objects" else as_float(cells, "X"))
+            domain = self.kernel.domain
+            objects = domain == "objects" or (domain == "any" and not _are_numbers(cells))
+            return self.kernel._check(cells if objects else as_float(cells, "X"))
 
         return table.columns((type(self.kernel), self.kernel.domain, self.columns), self.columns, check)
 
@@ -225,6 +230,10 @@ class Columns(_Projected):
                 f"Columns: column {max(self.columns)} does not exist, the points have {D} inputs"
             )
         return np.eye(D)[list(self.columns)]
+
+
+def _are_numbers(cells: Any) -> bool:
+    return all(isinstance(cell, Real) for cell in cells.flat)
 
 
 def full_metric(kernel: Kernel, M: Any) -> Metric:

@@ -134,6 +134,12 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
     n_iter_ : int
         Its iterations, at least 1.
 
+    References
+    ----------
+    Lecture "Dual Linear Regression": "Linear Regression", "Predictive Posterior".
+    Lecture "Gaussian inference, from problem definition to GP classification":
+        "2. Vanilla Gaussian Inference (Gaussian Regression)", "3. (Gaussian) Hierarchical Bayesian Inference".
+
     Examples
     --------
     >>> import numpy as np

@@ -22,10 +22,9 @@ from gp_core.estimators import (
 )
 from gp_core.kernels import Kernel
 from gp_core.linalg import Cholesky, cholesky
-from gp_core.optimize import Optimum
 from gp_core.parameters import AUTO, SIGNED, Bounds, Parameter, Parametrised, Values
 from gp_core.scales import DataScale
-from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
+from gp_core.search import check_optimizer, count_iterations, learn_hyperparameters
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,9 +121,17 @@ class CoregionalizedGaussianProcessRegressor(
     Attributes
     ----------
     kernel_, noise_variance_, theta_, theta_names_ : what was learned
+    model_ : kernel, B and noise as one object with theta
     coregionalization_ : B (O, O)
     log_marginal_likelihood_value_ : float
     optimum_ : Optimum or None
+    n_iter_ : iterations of the search, at least 1
+    X_train_, y_train_ : the data
+
+    References
+    ----------
+    Lecture "Gaussian inference, from problem definition to GP classification": "4. Gaussian Process".
+    Alvarez, Rosasco and Lawrence (2012), Kernels for vector-valued functions, section 4.2.
 
     Examples
     --------
@@ -193,9 +200,12 @@ class CoregionalizedGaussianProcessRegressor(
         self._stacked = (Y - self._offset).T.ravel()
         self._known = _stack_noise(len(Y), Y.shape[1], noise_variances, output_noise, noise_covariance)
         model = _Model(self._outputs(Y), kernel, self.noise_variance, self.noise_variance_bounds)
-        self.optimum_: Optimum | None = None
-        if self.optimizer is not None and model.n_theta:
-            model, self.optimum_ = self._learn(model, DataScale.of(points, Y - self._offset))
+        model, self.optimum_ = learn_hyperparameters(
+            self,
+            model,
+            lambda trial, gradient: self._evidence(trial, gradient)[:2],
+            DataScale.of(points, Y - self._offset),
+        )
         self.model_, self.kernel_ = model, model.kernel
         self.coregionalization_ = model.outputs.matrix
         self.noise_variance_ = float(model.noise_variance)
@@ -225,11 +235,6 @@ class CoregionalizedGaussianProcessRegressor(
         pattern = np.cos(np.pi * np.outer(np.arange(outputs) + 0.5, np.arange(rank)) / outputs)
         F = np.sqrt(0.5 / rank) * (deviation * signs)[:, None] * pattern
         return Coregionalization(F, 0.5 * deviation**2)
-
-    def _learn(self, model: _Model, data: DataScale) -> tuple[_Model, Optimum]:
-        return maximize_likelihood(
-            model, lambda m, gradient: self._evidence(m, gradient)[:2], SearchSettings.of(self), data
-        )
 
     def _evidence(self, model: _Model, gradient: bool) -> tuple[float, Array, Cholesky, Array]:
         """log p(y), its gradient (P,), the factor of A and A^-1 y."""
@@ -286,9 +291,7 @@ class CoregionalizedGaussianProcessRegressor(
         if not with_covariance:
             return mean, np.zeros((0, 0))
         V = self._factor.half_solve(np.asfortranarray(np.kron(B, K).T))
-        prior = self.kernel_(X)
-        prior.flat[:: len(prior) + 1] += self.kernel_._latent_diag(X) - self.kernel_._diag(X)
-        return mean, np.kron(B, prior) - V.T @ V
+        return mean, np.kron(B, self.kernel_._latent_matrix(X)) - V.T @ V
 
     def predict_gradient(self, X: Inputs, return_std: bool = False) -> Any:
         """Gradient of the posterior mean (M, O, D), and its deviation of the same shape if asked for."""
@@ -340,5 +343,11 @@ def _stack_noise(n: int, outputs: int, variances: Any, between: Any, full: Any) 
     if between is not None:
         total += np.kron(as_covariance(between, outputs, "output_noise"), np.eye(n))
     if full is not None:
-        total += as_covariance(full, n * outputs, "noise_covariance")
+        size = n * outputs
+        if np.shape(full) not in ((), (size,), (size, size)):
+            raise ValueError(
+                f"noise_covariance must be ({size}, {size}), got shape {np.shape(full)}: noise per point and output is "
+                "noise_variances, noise between outputs is output_noise"
+            )
+        total += as_covariance(full, size, "noise_covariance")
     return total

@@ -31,7 +31,7 @@ from gp_core.regression.evidence import Evidence, GPModel, Targets, condition_on
 from gp_core.regression.means import as_mean
 from gp_core.regression.noise import Noise
 from gp_core.scales import DataScale
-from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
+from gp_core.search import check_optimizer, count_iterations, learn_hyperparameters
 
 _BATCH_ENTRIES = 500_000
 """Entries of K(X*, X) that prediction holds at a time, per thread."""
@@ -77,12 +77,20 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
     Attributes
     ----------
     kernel_, noise_variance_, mean_ : what was learned
+    model_ : the three as one object with theta
     theta_, theta_names_ : noise, kernel, mean
     log_marginal_likelihood_value_ : float
     optimum_ : how the search went
     n_iter_ : int
     jitter_ : what had to be added to the diagonal
     X_train_, y_train_ : the data
+
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Conditional Distribution", "Estimating Hyperparameters".
+    Lecture "Kernel regression and gaussian processes":
+        "Gaussian process regression: no noise", "Gaussian process regression: gaussian noise".
+    Rasmussen and Williams (2006), equations 2.23, 2.24 and 5.8.
 
     Examples
     --------
@@ -139,9 +147,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         self._scale = _deviation(Y) if self.normalize_y else np.ones(Y.shape[1])
         self._targets = Targets(Y - self._offset, self._scale)
         self._noise = self._known_noise(noise_covariance, len(Y))
-        self.optimum_: Optimum | None = None
-        if self.optimizer is not None and model.n_theta:
-            model, self.optimum_ = self._learn(model)
+        model, self.optimum_ = self._learn(model)
         state = evidence(model, points, self._targets, self._noise)
         self._set_model(model, state)
         self.n_iter_ = count_iterations(self.optimum_)
@@ -152,15 +158,10 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         kernel = default_kernel(self.kernel)
         return GPModel(kernel, as_mean(self.mean), self.noise_variance, self.noise_variance_bounds)
 
-    def _learn(self, model: GPModel) -> tuple[GPModel, Optimum]:
+    def _learn(self, model: GPModel) -> tuple[GPModel, Optimum | None]:
         data = DataScale.of(self.X_train_, model.residuals(self.X_train_, self._targets))
-        return maximize_likelihood(
-            model.off_saddles(data),
-            self._posterior_density,
-            SearchSettings.of(self),
-            data,
-            self.kernel is None,
-        )
+        start = model if self.optimizer is None else model.off_saddles(data)
+        return learn_hyperparameters(self, start, self._posterior_density, data, self.kernel is None)
 
     def _posterior_density(self, model: GPModel, gradient: bool) -> tuple[float, Array]:
         """log p(y) + log p(theta), and the gradient if asked for."""
@@ -322,7 +323,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
         K = self.kernel_._matrix(X, self.X_train_)
         mean = product(K, self._dual) * self._scale + self._prior_mean(X)
         V = self._factor.half_solve(K.T, overwrite=True)
-        covariance = _latent_covariance(self.kernel_, X)
+        covariance = self.kernel_._latent_matrix(X)
         covariance -= product(np.ascontiguousarray(V.T), V)
         diagonal = np.einsum("ii->i", covariance)
         np.maximum(diagonal, 0.0, out=diagonal)
@@ -385,7 +386,7 @@ class GaussianProcessRegressor(NamedKernelParameters, MultiOutputMixin, Regresso
             mean, covariance = self._joint(queries)
         else:
             m = model.mean(queries)
-            mean, covariance = (m[:, None] if m.ndim == 1 else m), _latent_covariance(model.kernel, queries)
+            mean, covariance = (m[:, None] if m.ndim == 1 else m), model.kernel._latent_matrix(queries)
         factor = cholesky(covariance, overwrite=True, scale=size, remedy="look at it with is_valid_kernel")
         white = rng.standard_normal((mean.shape[1], len(mean), n_samples))
         draws = np.stack([factor.lower @ w for w in white], axis=1)
@@ -442,13 +443,6 @@ def _join(old: Any, new: Any, kernel: Kernel) -> Any:
     if isinstance(old, Table):
         return Table(np.concatenate([old.cells, new.cells]))
     return kernel._check([*old, *new])
-
-
-def _latent_covariance(kernel: Kernel, X: Any) -> Array:
-    """(M, M) covariance of f at X: k(X) without the noise of observations."""
-    K = kernel(X)
-    K.flat[:: len(K) + 1] += kernel._latent_diag(X) - kernel._diag(X)
-    return K
 
 
 def _deviation(Y: Array) -> Array:

@@ -23,12 +23,11 @@ from gp_core.estimators import (
 )
 from gp_core.kernels import Constant, Kernel, Periodic, Product, Scaled, Stationary, Sum
 from gp_core.linalg import Cholesky, cholesky
-from gp_core.optimize import Optimum
 from gp_core.parameters import AUTO, Bounds
 from gp_core.regression.evidence import GPModel
 from gp_core.regression.means import as_mean
 from gp_core.scales import DataScale
-from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
+from gp_core.search import check_optimizer, count_iterations, learn_hyperparameters
 
 DEFAULT_NODES = {1: 200, 2: 25, 3: 10}
 """Nodes per input, by the number of inputs: at most 1000 in all."""
@@ -144,10 +143,17 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
     Attributes
     ----------
     kernel_, noise_variance_, theta_, theta_names_ : what was learned
+    model_ : kernel and noise as one object with theta
     grid_ : InducingGrid
     inducing_mean_ : (M,) posterior mean at the nodes
     log_marginal_likelihood_value_ : float
     optimum_ : Optimum or None
+    n_iter_ : iterations of the search, at least 1
+
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Sparse Kernel Interpolation".
+    Wilson and Nickisch (2015), Kernel interpolation for scalable structured Gaussian processes.
 
     Examples
     --------
@@ -204,10 +210,15 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
         W = self.grid_.weights(points)
         gram: Array = (W.T @ W).toarray()
         statistics = _Statistics(gram, W.T @ targets, float(targets @ targets), len(values))
-        self.optimum_: Optimum | None = None
-        if self.optimizer is not None and model.n_theta:
-            model, self.optimum_ = self._learn(model, statistics, DataScale.of(points, targets[:, None]))
-        posterior = _posterior(model, self.grid_.points, statistics)
+        U = self.grid_.points
+
+        def likelihood(trial: GPModel, gradient: bool) -> tuple[float, Array]:
+            found = _posterior(trial, U, statistics, gradient)
+            return found.value, found.gradient
+
+        data = DataScale.of(points, targets[:, None])
+        model, self.optimum_ = learn_hyperparameters(self, model, likelihood, data, self.kernel is None)
+        posterior = _posterior(model, U, statistics)
         self._statistics = statistics
         self.model_, self.kernel_ = model, model.kernel
         self.noise_variance_ = float(model.noise_variance)
@@ -227,15 +238,6 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
         if len(sizes) != D:
             raise ValueError(f"grid_size must be one number, or one per input ({D}), got {self.grid_size!r}")
         return tuple(integer_at_least(n, 2, "grid_size") for n in sizes)
-
-    def _learn(self, model: GPModel, statistics: _Statistics, data: DataScale) -> tuple[GPModel, Optimum]:
-        U = self.grid_.points
-
-        def likelihood(model: GPModel, gradient: bool) -> tuple[float, Array]:
-            found = _posterior(model, U, statistics, gradient)
-            return found.value, found.gradient
-
-        return maximize_likelihood(model, likelihood, SearchSettings.of(self), data, self.kernel is None)
 
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """log p(y) of the scaled targets at theta (of the fitted model unless given), with its gradient if asked."""

@@ -72,6 +72,11 @@ class LocallyWeightedRegression(NamedKernelParameters, MultiOutputMixin, Regress
     X_train_, y_train_ : arrays (N, D) and (N,) or (N, O)
         The training points (or N objects) and their targets.
 
+    References
+    ----------
+    Lecture "Kernel regression and gaussian processes": "Locally weighted regression".
+    Cleveland (1979), Robust locally weighted regression and smoothing scatterplots.
+
     Examples
     --------
     >>> import numpy as np

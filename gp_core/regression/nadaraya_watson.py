@@ -69,6 +69,11 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
     X_train_, y_train_ : arrays (N, D) and (N,) or (N, O)
         The training points (or N objects) and their targets.
 
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Predictive Mean in Kernel Regression".
+    Lecture "Kernel regression and gaussian processes": "Kernel regression".
+
     Examples
     --------
     >>> import numpy as np

@@ -32,6 +32,11 @@ class Noise:
             if (as_vector(noise, "noise_covariance", n) < 0.0).any():
                 raise ValueError("noise_covariance holds a negative variance")
             return noise
+        if noise.ndim == 2 and noise.shape != (n, n):
+            raise ValueError(
+                f"noise_covariance must be a scalar, ({n},) or ({n}, {n}), got shape {noise.shape}: noise that differs "
+                "between outputs is for CoregionalizedGaussianProcessRegressor"
+            )
         return as_covariance(noise, n, "noise_covariance")
 
     @classmethod

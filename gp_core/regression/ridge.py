@@ -52,6 +52,10 @@ class Ridge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[mi
     jitter_ : float
         What had to be added to the diagonal of the system.
 
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Ridge Regression Objective", "Dual Representation".
+
     Examples
     --------
     >>> from gp_core import Ridge
@@ -135,6 +139,11 @@ class KernelRidge(NamedKernelParameters, MultiOutputMixin, RegressorMixin, BaseE
         k.
     jitter_ : float
         What had to be added to the diagonal of K.
+
+    References
+    ----------
+    Lecture "Kernels and Gaussian processes": "Dual Solution", "Predictions Using the Dual Representation".
+    Lecture "Dual Linear Regression": "Dual Linear Regression".
 
     Examples
     --------

@@ -30,7 +30,7 @@ from gp_core.regression.gaussian_process import GaussianProcessRegressor
 from gp_core.regression.means import as_mean
 from gp_core.regression.student_t import Bound, StudentTModel, log_density, variational_bound
 from gp_core.scales import DataScale
-from gp_core.search import SearchSettings, check_optimizer, count_iterations, maximize_likelihood
+from gp_core.search import check_optimizer, count_iterations, learn_hyperparameters
 
 _BLOCK = 5000
 """Predictive intervals that are computed at a time."""
@@ -83,6 +83,10 @@ class RobustGaussianProcessRegressor(NamedKernelParameters, RegressorMixin, Base
         As learned.
     noise_variance_, degrees_of_freedom_ : float
         As learned.
+    model_ : StudentTModel
+        The four as one object with theta.
+    X_train_, y_train_ : array (N, D) or N objects, and array (N,)
+        The data.
     precisions_ : array (N,)
         E[lambda_i]: about 1 for an ordinary observation, near 0 for an outlier.
     theta_, theta_names_ : array (P,) and tuple of str
@@ -95,6 +99,11 @@ class RobustGaussianProcessRegressor(NamedKernelParameters, RegressorMixin, Base
         How the search went.
     n_iter_ : int
         Its iterations, at least 1.
+
+    References
+    ----------
+    Lecture "Kernel regression and gaussian processes": "Gaussian process regression: gaussian noise".
+    Tipping and Lawrence (2005), Variational inference for Student-t models: the noise in its place.
 
     Examples
     --------
@@ -152,12 +161,9 @@ class RobustGaussianProcessRegressor(NamedKernelParameters, RegressorMixin, Base
         self.X_train_, self.y_train_ = points, values
         self._offset = float(np.median(values)) if self.normalize_y and self.mean is None else 0.0
         self._scale = _spread(values) if self.normalize_y else 1.0
-        self.optimum_: Optimum | None = None
         with single_threaded_blas():
+            model, self.optimum_ = self._learn(model)
             bound = self._bound(model, np.ones(len(values)))
-            if self.optimizer is not None and model.n_theta:
-                model, self.optimum_ = self._learn(model)
-                bound = self._bound(model, np.ones(len(values)))
         self._set_model(model, bound)
         self.n_iter_ = count_iterations(self.optimum_)
         report(self.optimum_, 0.0, model)
@@ -181,7 +187,7 @@ class RobustGaussianProcessRegressor(NamedKernelParameters, RegressorMixin, Base
             model, self.X_train_, self._residuals(model), self._scale, start, gradient=gradient
         )
 
-    def _learn(self, model: StudentTModel) -> tuple[StudentTModel, Optimum]:
+    def _learn(self, model: StudentTModel) -> tuple[StudentTModel, Optimum | None]:
         residuals = self._residuals(model)
         data = DataScale.of(self.X_train_, residuals[:, None])
         variance = max(_spread(residuals) ** 2, np.finfo(float).tiny)  # outliers do not say how large f is
@@ -193,9 +199,7 @@ class RobustGaussianProcessRegressor(NamedKernelParameters, RegressorMixin, Base
             return bound.value, bound.gradient
 
         robust_data = DataScale(data.X, variance, variance)
-        return maximize_likelihood(
-            model, likelihood, SearchSettings.of(self), robust_data, self.kernel is None
-        )
+        return learn_hyperparameters(self, model, likelihood, robust_data, self.kernel is None)
 
     def _set_model(self, model: StudentTModel, bound: Bound) -> None:
         self.model_ = model

@@ -1,14 +1,17 @@
-"""Every estimator states its formula, parameters, attributes and an example, in numpydoc's sections."""
+"""Every estimator states its formula, parameters, attributes, lecture and an example, in numpydoc's sections."""
 
 import inspect
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gp_core
 
 NAMES = gp_core.__all__
 ESTIMATORS = [name for name in NAMES if hasattr(getattr(gp_core, name), "fit")]
+LECTURES = Path(__file__).resolve().parents[2] / "docs" / "models" / "lectures.md"
 
 
 def section(doc, title):
@@ -38,3 +41,39 @@ def test_inputs_are_typed(name):
         annotations = function.__annotations__
         assert annotations["X"] not in ("Any", None)
         assert "return" in annotations
+
+
+def lecture_headings():
+    """Title of each lecture -> its headings, from the table that maps them to the package."""
+    parts = re.split(r"^## ", LECTURES.read_text(), flags=re.MULTILINE)[1:]
+    tables = {}
+    for part in parts:
+        title, _, table = part.partition("\n")
+        cells = re.findall(r"^\| ([^|]+) \| `", table, re.MULTILINE)
+        tables[title.split(":")[0]] = {heading.strip() for cell in cells for heading in cell.split(";")}
+    return tables
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_lecture_that_holds_the_equation_is_cited(name):
+    references = section(inspect.getdoc(getattr(gp_core, name)), "References")
+    cited = re.findall(r'^Lecture "([^"]+)":((?:\s+"[^"]+"[,.])+)', references, re.MULTILINE)
+    assert cited, f"{name} cites no lecture"
+    for lecture, headings in cited:
+        for heading in re.findall(r'"([^"]+)"', headings):
+            assert heading in lecture_headings()[lecture], f"{lecture} has no heading {heading!r}"
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.filterwarnings("ignore")
+def test_attributes_are_those_that_a_fit_sets(name):
+    X = np.random.default_rng(0).uniform(-2.0, 2.0, (20, 2))
+    y = X[:, 0] > 0.0 if name in gp_core._CLASSIFIERS else np.sin(X[:, 0])
+    estimator = getattr(gp_core, name)()
+    if "optimizer" in estimator.get_params():
+        estimator.set_params(optimizer=None)
+    estimator.fit(X, y) if "y" in inspect.signature(estimator.fit).parameters else estimator.fit(X)
+    described = section(inspect.getdoc(type(estimator)), "Attributes")
+    found = {attribute for attribute in vars(estimator) if re.fullmatch(r"[A-Za-z]\w*_", attribute)}
+    missing = {a for a in found - {"n_features_in_"} if not re.search(rf"\b{a}(?= :|,)", described)}
+    assert not missing

@@ -28,6 +28,9 @@ def test_sum_mean_and_transformation_have_the_moments_of_samples():
         (ONE, a),
         (ONE + OTHER, a + b),
         (mean_of([ONE, OTHER]), (a + b) / 2.0),
+        ((ONE + OTHER) / 2, (a + b) / 2.0),
+        (ONE - OTHER, a - b),
+        (2 * -ONE - [1.0, 2.0, 3.0, 4.0], -2.0 * a - [1.0, 2.0, 3.0, 4.0]),
         (3.0 * ONE + 1.0, 3.0 * a + 1.0),
         (ONE.transform(A, [1.0, 2.0]), a @ A.T + [1.0, 2.0]),
         (ONE.marginal([2, 0]), a[:, [2, 0]]),
@@ -67,6 +70,7 @@ def test_a_singular_gaussian_can_be_sampled_and_has_no_density():
         (lambda: ONE.conditional([0], [1.0, 2.0]), "shape"),
         (lambda: ONE.transform(np.eye(3)), "4 columns"),
         (lambda: mean_of([]), "at least one"),
+        (lambda: ONE / 0, "divided by 0"),
     ],
 )
 def test_bad_input(call, message):
@@ -78,3 +82,9 @@ def test_the_old_name_of_transform_warns():
     with pytest.warns(DeprecationWarning, match="use Gaussian.transform"):
         old = ONE.transformed(np.eye(len(ONE)))
     np.testing.assert_array_equal(old.mean, ONE.mean)
+
+
+def test_what_is_no_number_scales_nothing():
+    for call in (lambda: ONE * OTHER, lambda: ONE / OTHER):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            call()

@@ -19,7 +19,7 @@ X = RNG.normal(size=(60, 2)) * [1.0, 3.0]
 Q = RNG.normal(size=(15, 2)) * [1.0, 3.0]
 
 
-@parametrize_with_checks([KernelDensity(), KernelPCA(2), SupportVectorClassifier()])
+@parametrize_with_checks([KernelDensity(), KernelPCA(2), SupportVectorClassifier(tol=1e-9)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -75,6 +75,42 @@ def test_draws_follow_the_density(kernel):
     assert kstest(near, lambda x: np.interp(x, grid, cdf)).pvalue > 1e-3
 
 
+def test_a_weight_of_the_density_is_a_point_repeated():
+    counts = RNG.integers(0, 4, len(X))
+    weighted = KernelDensity().fit(X, sample_weight=counts)
+    repeated = KernelDensity().fit(np.repeat(X, counts, axis=0))
+    np.testing.assert_allclose(weighted.kernel_.length_scale, repeated.kernel_.length_scale)
+    np.testing.assert_allclose(weighted.score_samples(Q), repeated.score_samples(Q))
+    theirs = sklearn.neighbors.KernelDensity(bandwidth=0.7).fit(X, sample_weight=counts + 0.5)
+    ours = KernelDensity(RBF(0.7)).fit(X, sample_weight=counts + 0.5)
+    np.testing.assert_allclose(ours.score_samples(Q), theirs.score_samples(Q), rtol=1e-6)
+
+
+def test_draws_follow_the_weights_of_points():
+    model = KernelDensity(RBF(0.1)).fit([[0.0], [4.0]], sample_weight=[0.9, 0.1])
+    assert abs(np.mean(model.sample(4000, random_state=1) < 2.0) - 0.9) < 0.03
+
+
+def test_the_bandwidth_of_weighted_points_is_the_best_for_those_left_out():
+    weights = RNG.uniform(0.0, 3.0, 60)
+
+    def left_out(kernel):
+        densities = [
+            KernelDensity(kernel)
+            .fit(np.delete(X, i, axis=0), sample_weight=np.delete(weights, i))
+            .score_samples(X[i : i + 1])[0]
+            for i in range(60)
+        ]
+        return np.average(densities, weights=weights)
+
+    model = KernelDensity(RBF([0.5, 1.5]), optimizer="loo").fit(X, sample_weight=weights)
+    assert model.loo_log_likelihood_ == pytest.approx(left_out(model.kernel_))
+    for factor in ([0.9, 1.0], [1.1, 1.0], [1.0, 0.9], [1.0, 1.1]):
+        assert left_out(RBF(np.multiply(model.kernel_.length_scale, factor))) < model.loo_log_likelihood_
+    same = KernelDensity(RBF([0.5, 1.5]), optimizer="loo").fit(X, sample_weight=1e-3 * weights)
+    np.testing.assert_allclose(same.kernel_.length_scale, model.kernel_.length_scale, rtol=1e-4)
+
+
 @pytest.mark.parametrize("kernel", [RBF(1.5), Linear(), Matern([1.0, 2.0])])
 def test_components_are_scikit_learns(kernel):
     theirs = sklearn.decomposition.KernelPCA(2, kernel="precomputed").fit(kernel(X))
@@ -104,6 +140,14 @@ def test_the_machine_is_scikit_learns(data):
     np.testing.assert_array_equal(ours.predict(points), theirs.predict(points))
 
 
+def test_weights_of_points_are_scikit_learns():
+    points, labels = make_moons(80, noise=0.2, random_state=0)
+    weights = np.random.default_rng(0).uniform(0.0, 2.0, 80)
+    ours = SupportVectorClassifier(RBF(0.8), tol=1e-8).fit(points, labels, sample_weight=weights)
+    theirs = SVC(gamma=0.5 / 0.8**2, tol=1e-8).fit(points, labels, sample_weight=weights)
+    np.testing.assert_allclose(ours.decision_function(points), theirs.decision_function(points), atol=1e-6)
+
+
 def test_the_dual_problem_is_solved():
     points, codes = make_moons(60, noise=0.2, random_state=1)
     model = SupportVectorClassifier(RBF(0.8), C=1.5, tol=1e-9).fit(points, codes)
@@ -131,6 +175,9 @@ def test_words_go_in_as_they_are():
         (lambda: KernelPCA(0).fit(X), "n_components must be >= 1"),
         (lambda: KernelPCA(2, "rbf").fit(X), "gp_core kernel"),
         (lambda: SupportVectorClassifier(C=0.0).fit(X, X[:, 0] > 0), "C must be > 0"),
+        (lambda: KernelDensity().fit(X, sample_weight=-np.ones(60)), "negative weight"),
+        (lambda: SupportVectorClassifier().fit(X, X[:, 0] > 0, sample_weight=[1.0]), r"\(60,\)"),
+        (lambda: SupportVectorClassifier().fit(X, X[:, 0] > 0, sample_weight=X[:, 0] > 0), "class False"),
     ],
 )
 def test_bad_input(call, message):

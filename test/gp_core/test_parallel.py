@@ -5,8 +5,9 @@ import threading
 
 import pytest
 import threadpoolctl
+from limits import PATIENCE
 
-from gp_core.parallel import available_threads, map_blocks, single_threaded_blas
+from gp_core.parallel import WorkerPool, available_threads, map_blocks, single_threaded_blas
 
 
 def test_results_come_in_order():
@@ -41,13 +42,13 @@ def test_blas_gets_its_threads_back_also_when_several_ask():
     def enter():
         with single_threaded_blas():
             entered.set()
-            leave.wait(60)
+            leave.wait(PATIENCE)
 
     other = threading.Thread(target=enter)
     with single_threaded_blas():
         assert set(blas_threads()) == {1}
         other.start()
-        entered.wait(60)
+        entered.wait(PATIENCE)
         with single_threaded_blas():
             assert set(blas_threads()) == {1}
         assert set(blas_threads()) == {1}
@@ -67,3 +68,25 @@ def test_blocks_within_blocks_stay_on_their_thread(monkeypatch):
         return all(map_blocks(lambda j: threading.get_ident() == own, range(8)))
 
     assert all(map_blocks(outer, range(8)))
+
+
+def test_the_caller_works_too_and_an_error_ends_only_its_batch():
+    own, seen = threading.get_ident(), set()
+    meeting = threading.Barrier(2)  # two tasks that wait for each other: only two threads end them
+
+    def meet():
+        meeting.wait(PATIENCE)
+        seen.add(threading.get_ident())
+
+    def fail():
+        raise ValueError("one task")
+
+    with WorkerPool(2) as pool:
+        pool.run([])
+        pool.run([meet, meet])
+        assert len(seen) == 2
+        assert own in seen
+        with pytest.raises(ValueError, match="one task"):
+            pool.run([fail] * 3)
+        pool.run([meet, meet])
+    assert map_blocks(lambda i: i, range(8)) == list(range(8))

@@ -47,12 +47,13 @@ def excess_pairs(w: Array, spacing: float) -> Array:
 
 @compiled(fastmath={"contract"})
 def at_cells(  # type: ignore[no-untyped-def]
-    block_y, w_y, pair_y, block_x, w_x, pair_x, strip, column, first, last, stale,
+    block_y, w_y, pair_y, block_x, w_x, pair_x, strip, column, first, last, stale, spread,
     means, covariances, unresolved, out_mean, out_variance,
 ):  # fmt: skip
     """Fill the cells of columns first ... last - 1 of the layers (K, 3, ny, nx) and (3, ny, nx).
 
-    stale: (J, I) blocks whose cells are out of date; the others are left as they are
+    stale, spread: (J, I) blocks whose means, and those of them whose variances are out of date; the others are left
+        as they are
 
     block_y, block_x: (ny,), (nx,); w_y, w_x: (ny, 2, 3), (nx, 2, 3) values and slopes
     pair_y, pair_x: (ny + 1, 2, 5), (nx + 1, 2, 5) of `excess_pairs`
@@ -69,10 +70,13 @@ def at_cells(  # type: ignore[no-untyped-def]
             j, i = block_y[iy], column[ix]
             own = covariances[strip[ix]]
             _functionals(w_y[iy], w_x[ix], w)
-            _average(own, j, i, near)
             for a in range(VALUE_AND_SLOPES):
                 for k in range(means.shape[1]):
                     out_mean[k, a, iy, ix] = _mean(w[a], means[strip[ix], k], j, i)
+            if not spread[block_y[iy], block_x[ix]]:
+                continue
+            _average(own, j, i, near)
+            for a in range(VALUE_AND_SLOPES):
                 known = _variance(w[a], own, j, i)
                 excess = _excess(a, pair_y[iy], pair_x[ix], pair_y[-1], pair_x[-1], near)
                 out_variance[a, iy, ix] = max(known - excess + unresolved[a, j, block_x[ix]], _LEAST * known)

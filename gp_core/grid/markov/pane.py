@@ -2,6 +2,10 @@
 
 Upwards, only boxes with changed data and those around them are eliminated again. Downwards, a box is left as it is if
 neither its data nor what is known of its border have changed by more than a small part of a standard deviation.
+
+A pane whose variances may lag keeps its factors while the information in a job grows by no more than that on average:
+the means of all coefficients are then those of the newest data (kept_factors.py), the variances those of the data that
+were eliminated, which are less and so state a larger one.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from gp_core.grid.markov.dissection import Indices
 from gp_core.grid.markov.elimination_upwards import eliminate, find_filled
 from gp_core.grid.markov.front_arrays import Equations, Factors, KeptBorders, Moments
 from gp_core.grid.markov.fronts import BORDER, NODES, PIVOTS, Plan
+from gp_core.grid.markov.kept_factors import add_stencil_product, improve
 from gp_core.grid.markov.normal_equations import NEIGHBOURS, add_blocks
 from gp_core.grid.markov.substitution_downwards import substitute
 from gp_core.grid.statistics import Mask, Statistics
@@ -27,17 +32,31 @@ _SETTLED_VARIANCE: Final = 2e-3
 """Likewise the relative change of its variance."""
 _SAFETY: Final = 1e-6
 """Share of the boxes' own precision that is added where a job could not be eliminated."""
+_MOST_RENEWED: Final = 0.5
+"""Share of the jobs to be eliminated again from which on all are that have changed."""
+_MOST_DELAY: Final = 3
+"""Updates for which a job may wait whose data have changed by more than the lag."""
+_MUCH: Final = 0.3
+"""Change of the data of a job, on average over all of its coefficients, from which on nothing waits."""
+_SMALL_JOB: Final = 400
+"""Coefficients of a job, at least, over which that average is taken."""
+_RENEWED_WITH: Final = 0.5
+"""Share of the lag from which on a job is eliminated again together with others."""
+_SETTLED_SHARE: Final = 0.25
+"""Of the lag: relative change of a border's variance below which the boxes inside keep theirs."""
 
 
 class Pane:
     """Coefficients first_y ... and first_x ... of a window, as many as the plan has.
 
     means: (K, n_y, n_x); covariances: (n_y, n_x, 13) of each coefficient with its neighbours
+    lag: growth of the information in a job, on average over its coefficients, up to which its variances may stay
     """
 
-    def __init__(self, plan: Plan, first: tuple[int, int], right_hand_sides: int) -> None:
+    def __init__(self, plan: Plan, first: tuple[int, int], right_hand_sides: int, lag: float = 0.0) -> None:
         self.plan = plan
         self.first = first
+        self._lag = lag
         self.fallbacks = 0
         n_y, n_x = plan.size
         N, K = n_y * n_x, right_hand_sides
@@ -53,30 +72,138 @@ class Pane:
         )
         self._kept = KeptBorders(np.empty(plan.lengths[2]), np.empty((plan.lengths[3], K)))
         self._borders: list[Any] = [None] * len(plan.jobs)
+        self._factored: Array | None = None
+        """(N, 13) the stencil that was eliminated; None before that, or where variances may not lag."""
+        self._residual = np.zeros((K, N))
+        """Of the normal equations at the means."""
+        self._waiting: Mask = np.zeros(len(plan.jobs), dtype=np.bool_)
+        """Jobs whose factors are of older data."""
+        self._sizes = np.maximum(np.bincount(plan.job_of, minlength=len(plan.jobs)), _SMALL_JOB)
+        self._delay = np.zeros(len(plan.jobs), dtype=np.int64)
+        """Updates for which a job has waited to be renewed."""
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.means, self.covariances, self._stencil, self._right, *self._factors, *self._kept)
+        arrays = [self.means, self.covariances, self._stencil, self._right, *self._factors, *self._kept]
+        arrays += [self._residual] if self._factored is None else [self._residual, self._factored]
         return sum(array.nbytes for array in arrays)
 
-    def update(self, changed: Mask, s: Statistics, heights: Array, gain: float, workers: Workers) -> Mask:
-        """Solve for the data of the blocks (J, I) that changed; (n_y, n_x) which coefficients were solved again.
+    def update(
+        self, changed: Mask, s: Statistics, heights: Array, gain: float, workers: Workers
+    ) -> tuple[Mask, Mask]:
+        """Solve for the data of the blocks (J, I) that changed.
+
+        Returns of which coefficients (n_y, n_x) the means, and of which the covariances were solved again.
 
         heights: (K, J, I, 6, 6)
         """
+        before = None if self._factored is None else (self._stencil.copy(), self._right.copy())
         touched = self._take_data(changed, s, heights, gain, workers)
         dirty = np.zeros(len(self.plan.jobs), dtype=np.bool_)
         dirty[np.unique(self.plan.job_of[touched])] = True
-        for k in range(len(dirty) - 1, 0, -1):
-            dirty[self.plan.jobs[k].parent] |= dirty[k]
+        if before is not None:
+            followed = self._follow(*before, workers)
+            if followed is not None:
+                self._waiting |= dirty
+                return np.ones(self.plan.size, dtype=np.bool_), followed
+        dirty |= self._waiting
+        self._waiting[:] = False
+        self._eliminate_with_parents(dirty, workers)
+        if self._lag > 0.0:
+            self._factored = self._stencil.reshape(-1, NEIGHBOURS).copy()
+            self._residual[:] = 0.0
+        solved = self._substitute_from(dirty, self.means, _SETTLED_VARIANCE, _SETTLED_MEAN, workers)
+        return solved, solved
+
+    def _follow(self, stencil: Array, right: Array, workers: Workers) -> Mask | None:
+        """The means of the new data by the factors, of which those are renewed whose data have changed much.
+
+        Returns of which coefficients (n_y, n_x) the covariances were solved again; None where all is to be solved
+        anew.
+
+        stencil, right: the normal equations at which the means are a solution
+        """
+        plan, factored = self.plan, self._factored
+        assert factored is not None
+        now = self._stencil.reshape(-1, NEIGHBOURS)
+        renewed = self._jobs_to_renew(factored)
+        if renewed.mean() > _MOST_RENEWED:
+            return None
+        means = self.means.reshape(len(self.means), -1)
+        residual = self._residual + (self._right - right).reshape(len(means), -1)
+        less = stencil.reshape(-1, NEIGHBOURS) - now
+        for mean, rest in zip(means, residual, strict=True):
+            add_stencil_product(less, mean, plan.size[1], rest)
+        if renewed.any():
+            self._eliminate_with_parents(renewed, workers)
+            np.copyto(factored, now, where=renewed[plan.owners])
+        growth = now - factored
+        for mean, rest in zip(means, residual, strict=True):
+            if not improve(mean, rest, growth, plan, self._factors, workers):
+                return None
+        self._residual = residual
+        if not renewed.any():
+            return np.zeros(plan.size, dtype=np.bool_)
+        # The means that come with the covariances are those of factors of mixed age: they are not wanted.
+        return self._substitute_from(
+            renewed, np.empty_like(self.means), _SETTLED_SHARE * self._lag, np.inf, workers
+        )
+
+    def _jobs_to_renew(self, factored: Array) -> Mask:
+        """(jobs,) those whose data have changed by more than the lag, if one has waited for some updates, or at once if
+        one has changed much: ground at the rim of what is seen is new in every cloud."""
+        growth, seen = self._growth_by_job(factored)
+        late = growth > self._lag * seen
+        self._delay = np.where(late, self._delay + 1, 0)
+        much = growth > max(_MUCH, self._lag) * self._sizes
+        if not (much | (self._delay > _MOST_DELAY)).any():
+            return np.zeros_like(late)
+        # What they are parts of is eliminated with them, which is most of the work: others may as well be.
+        renewed = np.asarray(growth > _RENEWED_WITH * self._lag * seen)
+        self._delay[renewed] = 0
+        return renewed
+
+    def _growth_by_job(self, factored: Array) -> tuple[Array, Array]:
+        """(jobs,) shares by which the data of coefficients have changed since they were eliminated, added up, and the
+        number of coefficients with data.
+
+        Where points replace others, as in a map whose information is limited, ups and downs cancel. Coefficients that
+        have come by data, or have lost all, count in full.
+        """
+        now, then = self._stencil[..., 0].ravel(), factored[:, 0]
+        larger = np.maximum(now, then)
+        seen = np.flatnonzero(larger > 0.0)
+        job, jobs = self.plan.job_of[seen], len(self.plan.jobs)
+        change = (now[seen] - then[seen]) / larger[seen]
+        whole = np.abs(change) == 1.0
+        grown = np.bincount(job, np.where(whole, 0.0, change), minlength=jobs)
+        counts = np.bincount(job, minlength=jobs).astype(np.float64)
+        return np.abs(grown) + np.bincount(job, whole, minlength=jobs), counts
+
+    def _eliminate_with_parents(self, jobs: Mask, workers: Workers) -> None:
+        """Upwards through these jobs and all that they are parts of, which are marked too."""
+        for k in range(len(jobs) - 1, 0, -1):
+            jobs[self.plan.jobs[k].parent] |= jobs[k]
         for stage in reversed(self._stages()):
-            workers.run(self._eliminate, [(int(k),) for k in stage if dirty[k]])
+            workers.run(self._eliminate, [(int(k),) for k in stage if jobs[k]])
+
+    def _substitute_from(
+        self, jobs: Mask, means: Array, settled_variance: float, settled_mean: float, workers: Workers
+    ) -> Mask:
+        """Downwards through these jobs and those whose border has moved; which coefficients (n_y, n_x) were solved.
+
+        means: (K, n_y, n_x) that are written
+        """
         shared = np.empty(self.plan.lengths[4], dtype=np.float32)
-        visited = np.zeros_like(dirty)
+        visited = np.zeros_like(jobs)
         for stage in self._stages():
-            chosen = [int(k) for k in stage if dirty[k] or self._moved(int(k), visited)]
+            chosen = [
+                int(k)
+                for k in stage
+                if jobs[k] or self._moved(int(k), visited, settled_variance, settled_mean)
+            ]
             visited[chosen] = True
-            workers.run(self._substitute, [(k, shared) for k in chosen])
+            workers.run(self._substitute, [(k, means, shared) for k in chosen])
         return np.asarray(visited[self.plan.job_of].reshape(self.plan.size))
 
     def _take_data(
@@ -138,13 +265,13 @@ class Pane:
             self.fallbacks += 1
         self._factors.filled[job.boxes] = False
 
-    def _substitute(self, k: int, shared: Any) -> None:
+    def _substitute(self, k: int, means: Array, shared: Any) -> None:
         job = self.plan.jobs[k]
-        moments = Moments(self.means.reshape(len(self.means), -1), self.covariances.reshape(-1, NEIGHBOURS))
+        moments = Moments(means.reshape(len(means), -1), self.covariances.reshape(-1, NEIGHBOURS))
         substitute(job.boxes, self.plan.tables, self._factors, shared, moments, job.stack_down)
         self._borders[k] = self._border(k)
 
-    def _moved(self, k: int, visited: Mask) -> bool:
+    def _moved(self, k: int, visited: Mask, settled_variance: float, settled_mean: float) -> bool:
         """Whether the border of a job's root is known otherwise than when the job was solved."""
         before = self._borders[k]
         if before is None:
@@ -153,8 +280,9 @@ class Pane:
         if parent >= 0 and not visited[parent]:
             return False
         means, variances = self._border(k)
-        change = np.abs(means - before[0]) > _SETTLED_MEAN * np.sqrt(variances)
-        return bool(change.any() or (np.abs(variances - before[1]) > _SETTLED_VARIANCE * variances).any())
+        if (np.abs(variances - before[1]) > settled_variance * variances).any():
+            return True
+        return bool((np.abs(means - before[0]) > settled_mean * np.sqrt(variances)).any())
 
     def _border(self, k: int) -> tuple[Array, Array]:
         """(K, m) means and (m,) variances of the border of a job's root."""

@@ -40,6 +40,7 @@ class MarkovSurface:
     grid: the cells
     y, x: the blocks of the window
     right_hand_sides: the heights, and the functions of a trend
+    lag: of the variances, see `Pane`
     """
 
     fronts: Fronts
@@ -48,6 +49,7 @@ class MarkovSurface:
     x: Axis
     right_hand_sides: int
     workers: Workers
+    lag: float = 0.0
     means: Array = field(init=False, repr=False)
     """(1, K, J + 2, I + 2)"""
     covariances: Array = field(init=False, repr=False)
@@ -68,6 +70,8 @@ class MarkovSurface:
         self._heights: Array | None = None
         self._stale: Mask = np.ones((self.y.count, self.x.count), dtype=np.bool_)
         """(J, I) blocks whose cells are to be drawn."""
+        self._spread: Mask = self._stale.copy()
+        """Those of them whose variances are."""
 
     @property
     def nbytes(self) -> int:
@@ -99,12 +103,16 @@ class MarkovSurface:
                 self._heights = np.zeros((self.right_hand_sides, *s.heights.shape))
             with single_threaded_blas():
                 for part in self._parts():
-                    solved = part.pane.update(self._changed, s, self._heights, gain, self.workers)
+                    means, spread = part.pane.update(self._changed, s, self._heights, gain, self.workers)
                     part.copy(self.means[0], self.covariances[0])
-                    part.mark(solved, self._stale)
+                    part.mark(means, self._stale)
+                    part.mark(spread, self._spread)
+            if self.lag == 0.0:
+                self._spread |= self._changed
             information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
-            self._unresolved = self.fronts.prior.unresolved_at(information)
-            self._stale |= self._changed
+            unresolved = self.fronts.prior.unresolved_at(information)
+            self._unresolved = np.where(self._spread, unresolved, self._unresolved)
+            self._stale |= self._spread
             self._changed[:] = False
         self.draw_cells()
 
@@ -114,7 +122,7 @@ class MarkovSurface:
             rows, columns = (_cut(axis.count + DEGREE) for axis in (self.y, self.x))
             plan = self.fronts.plan(rows[0].size, columns[0].size)
             self._panes = [
-                _Part(Pane(plan, (y.first, x.first), self.right_hand_sides), y, x)
+                _Part(Pane(plan, (y.first, x.first), self.right_hand_sides, self.lag), y, x)
                 for y in rows
                 for x in columns
             ]
@@ -164,6 +172,7 @@ class MarkovSurface:
         """Use these coefficients (K, J + 2, I + 2) of the window as means."""
         self.means[0] = coefficients
         self._stale[:] = True
+        self._spread[:] = True
 
     @property
     def unresolved_variance(self) -> Array:
@@ -186,12 +195,13 @@ class MarkovSurface:
         self.workers.run(
             at_cells,
             [
-                (*self._cells_y, *self._cells_x, strip, block_x, a, b, self._stale, self.means, self.covariances,
-                 self._unresolved, self._mean_layers, self._variance_layers)
+                (*self._cells_y, *self._cells_x, strip, block_x, a, b, self._stale, self._spread, self.means,
+                 self.covariances, self._unresolved, self._mean_layers, self._variance_layers)
                 for a, b in itertools.pairwise(parts)
             ],
         )  # fmt: skip
         self._stale[:] = False
+        self._spread[:] = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression as SklearnLogisticRegression
 
 from gp_core.classification import LocalLogisticRegression
+from gp_core.classification.logistic_fit import fit_logistic
 from gp_core.kernels import RBF, Exponential, Linear, Matern
 
 
@@ -55,7 +56,6 @@ def test_the_gradient_of_the_left_out_likelihood_is_a_finite_difference(classes,
     model = LocalLogisticRegression(kernel, degree=degree, alpha=0.05, optimizer=None).fit(X, y)
 
     def value(theta):
-        model._start = None
         return model._left_out(kernel.with_theta(theta), gradient=True)
 
     _, gradient = value(kernel.theta)
@@ -135,10 +135,71 @@ def test_wrong_options_are_named(options, message):
         LocalLogisticRegression(**options).fit(X, y)
 
 
-def test_a_bandwidth_that_is_refused_leaves_the_starts_of_the_next_one_as_they_were():
-    X, y = moons(24, classes=3)
-    model = LocalLogisticRegression(RBF(0.5), optimizer=None).fit(X, y)
-    before = model._start.copy()
-    with pytest.raises(ValueError, match="decays more slowly"):
+def test_a_bandwidth_does_not_depend_on_those_tried_before():
+    X, y = moons(classes=3)
+    model = LocalLogisticRegression(RBF(0.3), optimizer=None).fit(X, y)
+    first = model._left_out(RBF(0.3), gradient=True)
+    with pytest.raises(ValueError, match="no neighbour"):
         model._left_out(RBF(1e-4), gradient=True)
-    assert np.array_equal(model._start, before)
+    model._left_out(RBF(0.02), gradient=False)
+    value, slope = model._left_out(RBF(0.3), gradient=True)
+    assert value == first[0]
+    np.testing.assert_array_equal(slope, first[1])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("distance", [10.0, 100.0])
+def test_few_steps_where_a_class_hardly_weighs_anything(classes, distance):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(classes), 20)
+    X = 0.1 * rng.normal(size=(len(y), 2)) + distance * np.stack([y == 1, y == 2], axis=1)
+    model = LocalLogisticRegression(RBF(0.2 * distance), optimizer=None).fit(X, y)
+    Phi, penalty = model._features(X)
+    log_k = model.kernel_.log(X, X)
+    weights = np.exp(log_k - log_k.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    found = fit_logistic(Phi, y, classes, weights, penalty, start=model._frequencies(weights), tol=1e-20)
+    assert found.converged.all()
+    assert found.iterations <= 10  # one log-odd at a time it would be thirty and more
+    slow = fit_logistic(Phi, y, classes, weights, penalty, tol=1e-20, max_iter=1000)
+    assert_allclose(found.value, slow.value, rtol=1e-6, atol=1e-16)
+
+
+@pytest.mark.parametrize("settings", [{}, {"degree": 0}, {"kernel": RBF(0.4), "optimizer": None}])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_weight_is_a_point_repeated(settings, classes):
+    X, y = moons(40, classes)
+    counts = np.random.default_rng(0).integers(0, 3, 40)
+    Q = np.random.default_rng(1).uniform(-1, 2, size=(10, 2))
+    weighted = LocalLogisticRegression(**settings).fit(X, y, sample_weight=counts)
+    repeated = LocalLogisticRegression(**settings).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    assert weighted.loo_log_likelihood_ == pytest.approx(repeated.loo_log_likelihood_, rel=1e-5)
+    assert_allclose(weighted.predict_proba(Q), repeated.predict_proba(Q), atol=1e-3)
+    plain = LocalLogisticRegression(**settings).fit(X, y).predict_proba(Q)
+    assert np.abs(weighted.predict_proba(Q) - plain).max() > 1e-2  # they make a difference
+
+
+def test_the_gradient_of_the_left_out_likelihood_of_weighted_points():
+    X, y = moons(25)
+    kernel = RBF([0.5, 0.8])
+    model = LocalLogisticRegression(kernel, alpha=0.05, optimizer=None)
+    model.fit(X, y, sample_weight=np.random.default_rng(0).uniform(0.0, 3.0, 25))
+    gradient = model._left_out(kernel, gradient=True)[1]
+    for j, unit in enumerate(np.eye(2)):
+        up, down = (
+            model._left_out(kernel.with_theta(kernel.theta + h * unit), False)[0] for h in (1e-4, -1e-4)
+        )
+        assert gradient[j] == pytest.approx((up - down) / 2e-4, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize(("weights", "message"), [(-np.ones(12), "negative"), ([1.0], r"\(12,\)")])
+def test_bad_weights(weights, message):
+    X, y = moons(12)
+    with pytest.raises(ValueError, match=message):
+        LocalLogisticRegression().fit(X, y, sample_weight=weights)
+
+
+def test_a_point_without_weight_is_not_there():
+    X, y = np.array([[0.0], [1.0], [2.0], [90.0]]), np.array([0, 1, 0, 1])
+    model = LocalLogisticRegression(RBF(1.0), degree=0, optimizer=None).fit(X, y, sample_weight=[1, 1, 1, 0])
+    assert_allclose(model.predict_proba([[90.0]]), [[1.0, 0.0]], atol=1e-12)

@@ -205,3 +205,15 @@ def test_where_conjugate_gradients_stall_the_factorisation_takes_over(monkeypatc
     reference = LogisticRegression(1.0).fit(X, y)
     monkeypatch.setattr(logistic_fit, "_MOST_PRODUCTS", 1)
     np.testing.assert_allclose(LogisticRegression(1.0).fit(X, y).coef_, reference.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_objective_and_its_gradient_keep_their_digits_where_all_is_certain(classes):
+    w = np.array([[[60.0]]] if classes == 2 else [[[-20.0], [-20.0], [40.0]]])
+    for code, log_p in ((classes - 1, -np.exp(-60.0) * (classes - 1)), (0, -60.0)):
+        problem = logistic_fit._Problem(
+            np.ones((1, 1)), np.array([code]), classes, np.ones((1, 1)), np.zeros(1)
+        )
+        assert_allclose(problem.value(w, np.array([0])), log_p, rtol=1e-12)
+        residual = problem.residuals(w, problem.class_shares(w))[0, -1, 0]
+        assert_allclose(residual, (classes - 1) * np.exp(-60.0) if code else -1.0, rtol=1e-12)

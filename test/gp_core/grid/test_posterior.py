@@ -61,10 +61,10 @@ def compare(kernel: Kernel, cells: int, n: int, noise: float, seed: int = 0) -> 
 @pytest.mark.parametrize(
     ("kernel", "cells", "n"),
     [
-        (RBF(0.3), 50, 4000),
-        (RBF(0.5), 70, 8000),
-        (RBF(1.0), 80, 5000),
-        (RBF(2.0), 80, 5000),
+        (RBF(0.3), 40, 2500),
+        (RBF(0.5), 50, 3000),
+        (RBF(1.0), 60, 3000),
+        (RBF(2.0), 60, 3000),
     ],
     ids=repr,
 )

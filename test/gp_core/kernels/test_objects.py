@@ -12,11 +12,18 @@ from hypothesis import strategies as st
 from sklearn.svm import SVC
 
 from gp_core import (
+    CoregionalizedGaussianProcessRegressor,
     GaussianProcessClassifier,
     GaussianProcessRegressor,
     KernelNearestNeighbors,
+    KernelPCA,
     KernelRidge,
+    LocalLogisticRegression,
+    LocallyWeightedRegression,
     NadarayaWatson,
+    RobustGaussianProcessRegressor,
+    SparseGaussianProcessClassifier,
+    SupportVectorClassifier,
 )
 from gp_core.kernels import (
     RBF,
@@ -79,7 +86,19 @@ ON_OBJECTS = {
         Columns(EditDistance(1.0), 0) * Columns(RBF([1.0, 2.0]), (1, 2)),
         [[w, n, n**2] for w, n in zip(WORDS, NUMBERS, strict=True)],
     ),
+    "own function and numbers": (
+        2.0 * Columns(FunctionKernel(lengths, {"decay": 2.0}), 0) * Columns(RBF(1.0), 1),
+        [[w, n] for w, n in zip(WORDS, NUMBERS, strict=True)],
+    ),
+    "function of a column": (
+        Columns(FunctionKernel(lengths, {"decay": 2.0}), 1),
+        [[n, w] for w, n in zip(WORDS, NUMBERS, strict=True)],
+    ),
     "precomputed": (Precomputed(RBF(1.0)(NUMBERS[:, None])), np.arange(6.0)[:, None]),
+    "precomputed and words": (
+        1.0 * Columns(Precomputed(RBF(1.0)(NUMBERS[:, None])), 1) + Columns(EditDistance(1.0), 0),
+        [[w, i] for i, w in enumerate(WORDS)],
+    ),
 }
 
 
@@ -89,8 +108,11 @@ def test_every_estimator_takes_them(name):
     assert is_valid_kernel(kernel, objects)
     for model in (
         GaussianProcessRegressor(1.0 * kernel + White(0.1), max_iter=5),
+        RobustGaussianProcessRegressor(1.0 * kernel, max_iter=2),
+        CoregionalizedGaussianProcessRegressor(kernel, max_iter=2),
         KernelRidge(kernel),
         NadarayaWatson(kernel, optimizer=None),
+        LocallyWeightedRegression(kernel, degree=0),
     ):
         prediction = model.fit(objects, NUMBERS).predict(objects)
         assert prediction.shape == (6,)
@@ -98,8 +120,12 @@ def test_every_estimator_takes_them(name):
     for model in (
         GaussianProcessClassifier(kernel, max_iter=3),
         KernelNearestNeighbors(kernel, n_neighbors=1),
+        LocalLogisticRegression(kernel, degree=0, optimizer=None),
+        SparseGaussianProcessClassifier(kernel, n_inducing=4, max_iter=2, random_state=0),
+        SupportVectorClassifier(kernel),
     ):
-        assert model.fit(objects, LABELS).predict(objects).shape == (6,)
+        assert set(model.fit(objects, LABELS).predict(objects)) <= set(LABELS)
+    assert KernelPCA(1, kernel=kernel).fit(objects).transform(objects[:3]).shape == (3, 1)
     np.testing.assert_allclose(kernel.diag(objects), np.diag(kernel(objects)))
     np.testing.assert_allclose(kernel(objects, objects[:2]), kernel(objects)[:, :2], atol=1e-12)
     assert SVC(kernel="precomputed").fit(kernel(objects), LABELS).predict(kernel(objects)).shape == (6,)
@@ -182,6 +208,9 @@ def test_precomputed():
     assert k == Precomputed(K.copy())
     assert hash(k) == hash(Precomputed(K.copy()))
     assert eval(repr(k), {"Precomputed": Precomputed}) == k
+    assert (
+        repr(Precomputed(np.eye(50))) == "Precomputed(matrix=<50 x 50 matrix>)"
+    )  # in every message about it
     train, test = np.array([[0], [1], [3], [4]]), np.array([[2], [5]])
     a = GaussianProcessRegressor(k, optimizer=None).fit(train, NUMBERS[train[:, 0]])
     b = GaussianProcessRegressor(RBF(1.0), optimizer=None).fit(NUMBERS[train], NUMBERS[train[:, 0]])
@@ -278,6 +307,9 @@ def test_the_graph_kernel_counts_common_neighbourhoods():
     ("call", "message"),
     [
         (lambda: Graph("CO", [(0, 2)]), "nodes 0 to 1"),
+        (lambda: Graph("CO", [("C", "O")]), "nodes 0 to 1"),
+        (lambda: Graph("CO", [3]), "nodes 0 to 1"),
+        (lambda: FunctionKernel(lambda a, b: "near")(WORDS), "must return a number, got 'near'"),
         (lambda: WeisfeilerLehman()(["CO"]), "must be a Graph"),
         (lambda: WeisfeilerLehman(-1), "iterations"),
         (lambda: SubtreeKernel()([()]), "empty tree"),

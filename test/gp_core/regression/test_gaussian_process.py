@@ -393,6 +393,7 @@ class Indefinite(RBF):
         (lambda: fixed(RBF(1.0)).fit(X, Y, noise_covariance=[1.0]), r"\(40,\)"),
         (lambda: fixed(RBF(1.0)).fit(X, Y, noise_covariance=-np.ones(40)), "negative variance"),
         (lambda: fixed(RBF(1.0)).fit(X, Y, noise_covariance=np.ones((2, 2))), r"\(40, 40\)"),
+        (lambda: fixed(RBF(1.0)).fit(X, Y, noise_covariance=np.ones((40, 2))), "is for Coregionalized"),
         (lambda: fixed(RBF(1.0)).fit(X, Y, noise_covariance=-5.0 * np.eye(40)), "not positive definite"),
         (lambda: fixed(RBF(1.0), normalize_y=True).fit(X, Y2, np.ones(40)), "scale y yourself"),
         (lambda: fixed(RBF(1.0), mean=lambda P: np.zeros(3)).fit(X, Y), "one row per point"),

@@ -21,6 +21,7 @@ from gp_core import (
 )
 from gp_core.basis import GaussianBasis
 from gp_core.kernels import RBF, EditDistance, Matern, SetIntersection, White
+from gp_core.regression import interpolated
 
 # Few iterations: the code is that of the defaults, without the long search of every check.
 CHECKED = [
@@ -55,23 +56,24 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-class GridOfAnyDimension(InterpolatedGaussianProcessRegressor):
-    """The estimator without its limit of three inputs, since scikit-learn's checks have up to ten."""
+@pytest.fixture
+def three_inputs(monkeypatch):
+    """Checks have up to ten inputs: the estimator validates them all as always, then works on three of them.
 
-    def _nodes(self, D):
-        return (6 if D <= 3 else 3 if D <= 5 else 2,) * D
+    The fifth of ten is the one that their targets depend on.
+    """
+    fit, query = interpolated.fit_inputs_and_one_target, interpolated.query_inputs
 
-    # Two nodes along each of ten inputs interpolate linearly: the score of that means nothing.
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
+    def cut_at_fit(*arguments):
+        X, y = fit(*arguments)
+        return X[:, :5][:, -3:], y
 
-    def _more_tags(self):  # scikit-learn before 1.6
-        return {"poor_score": True}
+    monkeypatch.setattr(interpolated, "fit_inputs_and_one_target", cut_at_fit)
+    monkeypatch.setattr(interpolated, "query_inputs", lambda *arguments: query(*arguments)[:, :5][:, -3:])
 
 
-@parametrize_with_checks([GridOfAnyDimension(optimizer=None), GridOfAnyDimension(max_iter=1)])
+@pytest.mark.usefixtures("three_inputs")
+@parametrize_with_checks([InterpolatedGaussianProcessRegressor(grid_size=5, max_iter=2)])
 def test_scikit_learn_checks_of_the_interpolated_process(estimator, check):
     check(estimator)
 

@@ -1,0 +1,151 @@
+"""Maps whose variances may lag: the mean is that of all points, the variance that of most of them, never of more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gp_core.grid import Grid, GridGP
+from gp_core.grid.markov import pane
+from gp_core.kernels import Matern
+
+SIDE, CELLS, NOISE, LAG = 8.0, 80, 0.02, 0.1
+KERNEL = 1.0 * Matern(3.0, nu=1.25)
+GRID = Grid((0.0, 0.0), (CELLS, CELLS), SIDE / CELLS)
+
+
+def surface(xy: np.ndarray) -> np.ndarray:
+    return 0.5 * np.sin(xy[:, 0]) + 0.3 * np.cos(2.0 * xy[:, 1]) + 0.2 * (xy[:, 0] > 4.0)
+
+
+def cloud(rng: np.random.Generator, n: int, low: float = 0.0, high: float = SIDE):
+    xy = rng.uniform(low, high, (n, 2))
+    return xy, surface(xy) + NOISE * rng.standard_normal(n)
+
+
+def two_maps(mean: float | str = 0.0) -> tuple[GridGP, GridGP]:
+    exact = GridGP(GRID, KERNEL, NOISE**2, mean)
+    return exact, GridGP(GRID, KERNEL, NOISE**2, mean, variance_lag=LAG)
+
+
+def differences(exact: GridGP, lagging: GridGP) -> tuple[float, float, np.ndarray]:
+    """Largest error of mean and gradient in standard deviations, and the ratio of the variances."""
+    p, q = exact.posterior(), lagging.posterior()
+    mean = np.abs(q.mean - p.mean) / np.sqrt(p.variance)
+    slope = np.abs(q.gradient - p.gradient) / np.sqrt(p.gradient_variance)
+    return float(mean.max()), float(slope.max()), q.variance / p.variance
+
+
+@pytest.fixture
+def eliminations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Jobs that were eliminated, as they come."""
+    done: list[int] = []
+    eliminate = pane.Pane._eliminate
+
+    def note(self: pane.Pane, k: int) -> None:
+        done.append(k)
+        eliminate(self, k)
+
+    monkeypatch.setattr(pane.Pane, "_eliminate", note)
+    return done
+
+
+@pytest.mark.parametrize("mean", [0.0, "plane"])
+def test_the_mean_has_all_points_and_the_variance_most_of_them(mean: float | str) -> None:
+    rng = np.random.default_rng(0)
+    exact, lagging = two_maps(mean)
+    for n in [20000, *[700] * 9]:
+        points = cloud(rng, n)
+        exact.update(*points)
+        lagging.update(*points)
+        off, slope, ratio = differences(exact, lagging)
+        assert off < 0.03
+        assert slope < 0.03
+        assert ratio.min() > 0.98
+        assert np.median(ratio) < 1.0 + 1.3 * LAG
+    assert ratio.max() > 1.01  # it does lag
+
+
+def test_little_growth_needs_no_elimination(eliminations: list[int]) -> None:
+    rng = np.random.default_rng(1)
+    _, lagging = two_maps()
+    lagging.update(*cloud(rng, 20000))
+    lagging.posterior()
+    eliminations.clear()
+    for _ in range(3):
+        lagging.update(*cloud(rng, 300))
+        lagging.posterior()
+    assert not eliminations
+    for _ in range(20):
+        lagging.update(*cloud(rng, 300))
+        lagging.posterior()
+    assert eliminations
+
+
+def test_new_ground_and_forgotten_ground_are_solved_at_once() -> None:
+    rng = np.random.default_rng(2)
+    exact, lagging = two_maps()
+    for points in (cloud(rng, 8000, 0.0, 5.0), cloud(rng, 100, 0.0, 5.0), cloud(rng, 4000, 4.0, SIDE)):
+        exact.update(*points)
+        lagging.update(*points)
+        off, slope, ratio = differences(exact, lagging)
+        assert off < 0.03
+        assert slope < 0.03
+        assert ratio.min() > 0.98
+        assert np.quantile(ratio, 0.9) < 1.2
+    gone = rng.uniform(1.0, 3.0, (3000, 2))
+    for gp in (exact, lagging):
+        gp.forget(gone)
+    off, _, ratio = differences(exact, lagging)
+    assert off < 0.03
+    assert np.quantile(ratio, 0.01) > 0.9
+    inside = np.s_[15:25, 15:25]
+    assert ratio[inside].min() > 0.7
+
+
+def test_after_many_small_clouds_the_mean_has_not_drifted() -> None:
+    rng = np.random.default_rng(3)
+    exact, lagging = two_maps()
+    for k in range(60):
+        points = cloud(rng, 4000 if k == 0 else 60)
+        exact.update(*points)
+        lagging.update(*points)
+        lagging.posterior()
+    off, slope, _ = differences(exact, lagging)
+    assert off < 0.03
+    assert slope < 0.03
+
+
+def test_another_noise_level_is_taken_up() -> None:
+    rng = np.random.default_rng(4)
+    exact, lagging = two_maps()
+    points = cloud(rng, 6000)
+    for gp in (exact, lagging):
+        gp.update(*points)
+        gp.posterior()
+        gp.set_noise_level(7.0)
+    off, _, ratio = differences(exact, lagging)
+    assert off < 0.03
+    assert ratio.min() > 0.99
+    assert ratio.max() < 1.01
+
+
+def test_where_the_steps_do_not_converge_all_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    exact, lagging = two_maps()
+    for n in (8000, 200):
+        points = cloud(rng, n)
+        exact.update(*points)
+        lagging.update(*points)
+        exact.posterior()
+        lagging.posterior()
+        monkeypatch.setattr(pane, "improve", lambda *arguments: False)
+    off, _, ratio = differences(exact, lagging)
+    assert off < 0.01
+    assert np.abs(ratio - 1.0).max() < 0.01
+
+
+@pytest.mark.parametrize("lag", [-0.1, 1.0, np.nan])
+def test_a_lag_that_is_none_is_refused(lag: float) -> None:
+    with pytest.raises(ValueError, match="variance_lag must be at least 0 and less than 1"):
+        GridGP(GRID, KERNEL, NOISE**2, variance_lag=lag)
