@@ -3,6 +3,7 @@
 python benchmark/closure_conditions.py                                 the table, 5 pairs per ground and overlap
 python benchmark/closure_conditions.py --conditions rings drift --pairs 15 --seed 7
 python benchmark/closure_conditions.py --negatives 400                 more pairs of different places, per condition
+python benchmark/closure_conditions.py --peers                         peers that are installed, on the same pairs
 
     rings       32 beams on a way of 20 m, two passes in one direction
     drift_low, drift, drift_high    the same with an odometry that drifts while a submap is made: 0.5 / 1 / 2 % of the
@@ -11,13 +12,15 @@ python benchmark/closure_conditions.py --negatives 400                 more pair
     stereo      64 beams against a stereo camera with a noise of 0.002 r^2
     snow10, snow20    the second pass on 10, 20 cm of snow, which fills hollows
     gravel      river gravel in cells of 0.05 m, two samples of one cloud
-    mound       a smooth mound (lone_star), two samples of a scan
+    mound       a smooth mound (lone_star) as filter.lowest_surface finds it under its trees, two samples of a scan
     lines, sparse     two flight lines (blanca); thinned to a quarter of a point per cell and line
     discs       filled discs of DEMs, as in closure_pairs.py
 
-Rings are cast over blanca, gabilan, davos (1 : 10), lone_star and the terrain of the demo. The frame of a submap is the
-robot's pose where it began; what was driven in it is known where a drive made it. Right: within 1.5 cells and 2 degrees
-at the middle of the source. Maps and results are kept in --out; a run that was interrupted goes on.
+Rings are cast over blanca, gabilan, davos (1 : 10), lone_star (with what the lower quarter of the returns in a cell
+leaves of its trees) and the terrain of the demo. The frame of a submap is the robot's pose where it began; what was
+driven in it is known where a drive made it. Right: within 1.5 cells and 2 degrees at the middle of the source. Maps and
+results are kept in --out; a run that was interrupted goes on. Peers get the maps, and small_gicp also a prior pose that
+is off by five cells and five degrees (standard deviations).
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from pathlib import Path
 
 import numpy as np
 from closure_pairs import WITHIN, Result, mahalanobis, reliability
+from closure_peer_rows import run_peers
 from closure_terrain import (
     OVERLAPS,
     Submap,
@@ -49,8 +53,10 @@ from scipy.ndimage import gaussian_filter
 from simulated_lidar import Ground, Sensor, drifting, drive, lidar, resample, scan, stereo
 
 from gpgmap_ros.closure import ClosureConfig, register
+from gpgmap_ros.config import FilterConfig
 from gpgmap_ros.demo.terrain import rover_terrain
 from gpgmap_ros.geometry import apply, inverse
+from gpgmap_ros.mapping.filters import lowest_surface
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -206,16 +212,11 @@ def drive_pair(area: Area, how: tuple[Pass, Pass], overlap: float, rng: Rng) -> 
 # ------------------------------------------------ other conditions
 
 
-def cloud_terrain(
-    name: str, path: Path, radius: float, cell: float, noise: float, low_quarter: bool
-) -> Terrain:
-    """Discs of a cloud; the two views take different halves of its points."""
+def cloud_terrain(name: str, path: Path, radius: float, cell: float, noise: float, trees: bool) -> Terrain:
+    """Discs of a cloud, of its lowest surface where it has trees; the two views take different halves of the points."""
     xyz = np.asarray(np.load(path)["xyz"], float)
-    if low_quarter:
-        surface = grid_points(path, cell)
-        shifted = xyz - xyz.min(axis=0)
-        column, row = (shifted[:, :2] / cell).astype(int).T
-        xyz = shifted[shifted[:, 2] < surface[row, column] + 0.5 * cell]
+    if trees:
+        xyz = xyz[lowest_surface(xyz, FilterConfig())]
     view_of = np.random.default_rng(5).integers(0, 2, len(xyz))
 
     def sample(centre: Array, within: float, view: int, rng: Rng) -> Array:
@@ -285,18 +286,23 @@ def draw_pairs(name: str, folder: Path, args: argparse.Namespace) -> list[tuple[
     return made
 
 
+def pairs_apart(maps: list[Submap]) -> list[tuple[int, int]]:
+    """Numbers of all pairs of maps of one ground that share nothing."""
+    reach = [np.max(np.ptp(np.argwhere(m.map.known), axis=0)) * m.map.grid.resolution for m in maps]
+    return [
+        (i, j)
+        for i, a in enumerate(maps)
+        for j, b in enumerate(maps[i + 1 :], i + 1)
+        if np.linalg.norm(a.centre - b.centre) > 0.5 * (reach[i] + reach[j])
+    ]
+
+
 def different_places(pairs: list[tuple[str, float, Pair]], count: int, seed: int) -> list[tuple[str, Pair]]:
     """Pairs of submaps of one ground that share nothing."""
     out = []
     for ground in dict.fromkeys(name for name, _, _ in pairs):
         maps = [submap for name, _, pair in pairs if name == ground for submap in pair]
-        reach = [np.max(np.ptp(np.argwhere(m.map.known), axis=0)) * m.map.grid.resolution for m in maps]
-        out += [
-            (ground, (a, b))
-            for i, a in enumerate(maps)
-            for j, b in enumerate(maps[i + 1 :], i + 1)
-            if np.linalg.norm(a.centre - b.centre) > 0.5 * (reach[i] + reach[j])
-        ]
+        out += [(ground, (maps[i], maps[j])) for i, j in pairs_apart(maps)]
     order = np.random.default_rng([seed, 1]).permutation(len(out))[:count]
     return [out[k] for k in order]
 
@@ -332,18 +338,15 @@ def summarise(name: str, found: list[Result]) -> str:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of the draw")
+def parse_draw(
+    parser: argparse.ArgumentParser, seed: int, pairs: int
+) -> tuple[argparse.Namespace, Path | None]:
+    """The arguments, with those that say which maps are drawn; and the data folder, if there is one."""
+    parser.add_argument("--seed", type=int, default=seed, help="of the draw")
     parser.add_argument(
-        "--pairs", type=int, default=5, help="per ground and overlap; thrice where there is one ground"
+        "--pairs", type=int, default=pairs, help="per ground and overlap; thrice where there is one ground"
     )
-    parser.add_argument("--negatives", type=int, default=40, help="pairs of different places per condition")
     parser.add_argument("--conditions", nargs="*", default=CONDITIONS, choices=CONDITIONS)
-    parser.add_argument("--draw", action="store_true", help="only make the maps")
-    parser.add_argument("--by-ground", action="store_true", help="also a row per ground")
     parser.add_argument(
         "--out", type=Path, default=Path("out/conditions"), help="folder for maps and results"
     )
@@ -351,8 +354,22 @@ def main() -> int:
     folder = data_folder()
     if folder is None:
         print("skipped: no data folder; set GPGMAP_DATA")
+    else:
+        args.out.mkdir(parents=True, exist_ok=True)
+    return args, folder
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--negatives", type=int, default=40, help="pairs of different places per condition")
+    parser.add_argument("--peers", action="store_true", help="also a row per peer that is installed")
+    parser.add_argument("--draw", action="store_true", help="only make the maps")
+    parser.add_argument("--by-ground", action="store_true", help="also a row per ground")
+    args, folder = parse_draw(parser, seed=1, pairs=5)
+    if folder is None:
         return 0
-    args.out.mkdir(parents=True, exist_ok=True)
     config = ClosureConfig(threads=1)
     print(
         "| condition | accepted and right | right pose found | wrong accepted | NEES / 6 | beyond 99.9 % "
@@ -369,6 +386,8 @@ def main() -> int:
         if args.by_ground:
             for ground in dict.fromkeys(r.terrain for r in found):
                 print(summarise(f"- {ground}", [r for r in found if r.terrain == ground]), flush=True)
+        if args.peers:
+            print("\n".join(run_peers(pairs, args.seed)), flush=True)
         (args.out / f"results_{name}_{args.seed}_{args.pairs}.pkl").write_bytes(pickle.dumps(found))
         everything += found
     if args.draw:

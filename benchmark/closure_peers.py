@@ -151,6 +151,23 @@ def fpfh_ransac_icp(source: GPGMap, target: GPGMap) -> Answer:
     return np.asarray(fine.transformation), float(fine.fitness), False, None
 
 
+def small_gicp_from(T_prior: Array) -> Callable[[GPGMap, GPGMap], Answer]:
+    """GICP from a pose that is roughly known, as SLAM with bathymetric maps does."""
+    import small_gicp
+
+    def run(source: GPGMap, target: GPGMap) -> Answer:
+        h = source.grid.resolution
+        found = small_gicp.align(
+            points_of(target), points_of(source), T_prior, registration_type="GICP",
+            downsampling_resolution=0.5 * h, max_correspondence_distance=6.0 * h, num_threads=1,
+        )  # fmt: skip
+        if not found.converged:
+            return NOTHING
+        return np.asarray(found.T_target_source), float(found.num_inliers), False, None
+
+    return run
+
+
 def installed() -> dict[str, Callable[[GPGMap, GPGMap], Answer]]:
     found: dict[str, Callable[[GPGMap, GPGMap], Answer]] = {}
     if find_spec("cv2"):

@@ -39,6 +39,9 @@ OVERLAPS = (1.0, 0.7, 0.5, 0.35)
 HEIGHT_OFFSET = 2.0  # cells: z of each map's frame is off by up to this
 TILT_STD = np.deg2rad(1.0) / np.sqrt(2.0)  # of roll and pitch of each map: 1 degree between two maps
 SHADOWS, HOLES = 3, 4
+SMOOTH = with_settings(
+    Config(), {"mapping.kernel": "rbf", "mapping.learn_noise": False}
+)  # as submaps are made
 MIN_SEEN = 0.8  # part of the disc, in blocks of 4 x 4 cells, that must hold a point
 
 
@@ -117,13 +120,12 @@ class Terrain:
 def map_as_submap(points: Array, resolution: float) -> GPGMap:
     """A map of points (N, 3) with the kernel and the noise of submaps, at least five cells and the relief of the points
     wide."""
-    config = with_settings(Config(), {"mapping.kernel": "rbf", "mapping.learn_noise": False})
     mapping = replace(
-        config.mapping,
-        length_scale=max(config.mapping.length_scale, 5.0 * resolution),
-        relief_std=max(config.mapping.relief_std, float(np.std(points[:, 2]))),
+        SMOOTH.mapping,
+        length_scale=max(SMOOTH.mapping.length_scale, 5.0 * resolution),
+        relief_std=max(SMOOTH.mapping.relief_std, float(np.std(points[:, 2]))),
     )
-    return gpgmap_from_points(points, resolution, replace(config, mapping=mapping))
+    return gpgmap_from_points(points, resolution, replace(SMOOTH, mapping=mapping))
 
 
 def centre_distance(overlap: float) -> float:

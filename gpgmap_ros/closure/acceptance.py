@@ -11,8 +11,9 @@
 9. the user          nobody has rejected it
 
 Gates 1 to 5 are passed once, by `register`. Gates 6 to 9 are passed anew whenever a closure comes or goes: a wrong one
-that came first is outvoted later. A gate is a function that returns the reason for a refusal in one sentence, or an
-empty text; what it judges is computed in registration/ and graph/.
+that came first is outvoted later. What fails at gate 5 for lack of evidence alone waits; it passes when neighbouring
+closures that agree with it are probable enough together (graph/joint_evidence.py). A gate is a function that returns
+the reason for a refusal in one sentence, or an empty text; what it judges is computed in registration/ and graph/.
 """
 
 from __future__ import annotations
@@ -30,11 +31,17 @@ from gpgmap_ros.closure.types import Evidence, Pair
 MIN_SPREAD = 0.5
 """Variance of the slopes over that of their errors, below which a map is flat. Rough kernels state errors of slopes as
 large as the slopes: 1.2 to 1.9 on relief, 0.1 on level ground; smooth ones have 2,000 and 2."""
-OVERLAP_FACTOR = 0.6
+OVERLAP_FACTOR, CLEAR_OVERLAP_FACTOR = 0.6, 0.3
 """Of `min_overlap`, from which on poses are looked for: weighed cell by cell, a right one may share less than it seemed
-to. What little ground can tell is in the probability."""
+to, and less still where what is shared is clear. What little ground can tell is in the probability."""
 MIN_RATIO, CLEAR_SURPLUS = 0.4, 40.0
 """Of lambda_g to lambda_z, where the slopes agree by less than so many nats: snow changes heights more than slopes."""
+PLACES = 40.0
+"""Pairs of different places to one of the same, in the population for which a probability is stated."""
+NAT = 0.37
+"""Log odds of a nat that the slopes agree beyond chance."""
+MAX_RIVALS = 0.05
+"""Probability that a weak pose may lose to rivals, and still wait for others that agree with it."""
 MAX_DETAIL_SLOPE = 0.7
 """Of a map of ground, as a gradient: 35 degrees, at which soil comes to rest. Measured on ground: 0.02 to 0.18."""
 NATS_PER_NOISE = 20.0
@@ -129,12 +136,13 @@ def search_objection(verified: int, prior: bool) -> str:
 
 
 def pose_objection(found: Evidence, config: ClosureConfig) -> str:
-    needed = OVERLAP_FACTOR * config.min_overlap
+    clear = found.surplus >= CLEAR_SURPLUS
+    needed = (CLEAR_OVERLAP_FACTOR if clear else OVERLAP_FACTOR) * config.min_overlap
     if found.overlap < needed:
         return f"too little overlap: {found.overlap:.1%} of the smaller map, {needed:.1%} is needed"
     if not found.converged:
         return "the refinement did not converge: the surfaces do not lie on each other"
-    if compares_scales(config) and found.ratio < MIN_RATIO and found.surplus < CLEAR_SURPLUS:
+    if compares_scales(config) and found.ratio < MIN_RATIO and not clear:
         return f"the heights disagree {1.0 / found.ratio:.1f} times more than the slopes: different forms"
     if found.surplus <= NATS_PER_NOISE * found.noise_share:
         return "no better than chance: the best of as many unrelated poses would fit as well"
@@ -164,6 +172,17 @@ def probability_objection(
         return "not unique: another pose fits almost as well"
     reason = f"too little evidence: probability {probability:.3g}, {config.accept_probability:g} is needed"
     return f"{reason}; different places of this ground are alike" if similar_places else reason
+
+
+def may_wait(objection: str, similar_places: bool, rivals: float, covariance: NDArray[np.float64]) -> bool:
+    """Whether a pose that is not probable enough may become so with others: nothing but evidence is missing.
+
+    objection: of the pose; rivals: probability that another one is right. Where ground repeats itself, neighbours agree
+    at wrong poses too.
+    """
+    return (
+        not objection and not similar_places and rivals < MAX_RIVALS and bool(np.isfinite(covariance).all())
+    )
 
 
 # ------------------------------------------------ 6. the odometry

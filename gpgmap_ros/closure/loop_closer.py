@@ -13,7 +13,7 @@ robot's) may be in one closer; they are in one frame as soon as a closure joins 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -75,9 +75,10 @@ class LoopCloser:
 
     # ------------------------------------------------ submaps in
 
-    def add(self, submap: Submap) -> list[LoopClosure]:
+    def add(self, submap: Submap, own: bool = True) -> list[LoopClosure]:
         """Take in a finished submap; returns all that it was compared with, accepted ones first.
 
+        own: of the robot whose drive `newest`, `T_map_odom` and `trajectory` are about; else of another one.
         Submaps come in the order in which they were made. Where no place can be recognised in one (flat, too small) it
         only takes part in the odometry, and `skipped` says why. ValueError for an id that is known already.
         """
@@ -86,41 +87,42 @@ class LoopCloser:
             raise ValueError(f"submap {submap.id} has been added already")
         node = make_node(submap, graph.last_node(submap.session))
         before = graph.add_node(node)
-        self._newest = node.id
-        self._candidates.add(node, before)
-        candidates = self._candidates.select(node, graph.poses)
-        priors: dict[SubmapKey, PosePrior] = {
-            id: prior for id, prior in candidates.items() if prior is not None
-        }
+        if own or self._newest is None:
+            self._newest = node.id
+        self._candidates.add(node, before, graph.path_between(before, node))
         try:
-            found = self.database.closures(
-                submap.gpgmap,
-                self.config.matches,
-                priors=priors,
-                among=list(candidates),
-                tilts=self._tilts(node, candidates),
-            )
+            closures = self._register(node, submap.gpgmap, self._candidates.select(node, graph.poses))
             self.database.add(node.id, submap.gpgmap)
         except NotComparable as refusal:
             graph.nodes[node.id] = replace(node, skipped=str(refusal))
             self.skipped_count += 1
             return []
-        closures = [
-            LoopClosure.from_registration(int(id), node.id, registration) for id, registration in found
-        ]
-        if graph.add_closures(closures):
-            self._candidates.invalidate_paths()
-        decisions = [graph.decision(closure.pair) for closure in closures]
-        return sorted(decisions, key=lambda c: (not c.accepted, -c.probability))
+        return sorted(self._decide(closures), key=lambda c: (not c.accepted, -c.probability))
 
-    def _tilts(self, node: SubmapNode, others: Iterable[int]) -> dict[SubmapKey, float]:
-        """Radians by which verticals may differ: those of two drives are independent, one drive has one."""
-        nodes = [self._graph.nodes[id] for id in others]
-        return {
-            item.id: float(np.hypot(node.tilt_std, item.tilt_std))
-            for item in nodes
-            if item.drive != node.drive
-        }
+    def _register(
+        self, node: SubmapNode, gpgmap: GPGMap, candidates: Mapping[int, PosePrior | None]
+    ) -> list[LoopClosure]:
+        """A submap registered with the most similar candidates, each with what odometry expects, if anything."""
+        others = [self._graph.nodes[id] for id in candidates]
+        found = self.database.closures(
+            gpgmap,
+            self.config.matches,
+            priors={id: prior for id, prior in candidates.items() if prior is not None},
+            among=list(candidates),
+            # verticals of two drives are independent, one drive has one
+            tilts={
+                other.id: float(np.hypot(node.tilt_std, other.tilt_std))
+                for other in others
+                if other.drive != node.drive
+            },
+        )
+        return [LoopClosure.from_registration(int(id), node.id, result) for id, result in found]
+
+    def _decide(self, closures: list[LoopClosure]) -> list[LoopClosure]:
+        """New comparisons, with what is decided about them."""
+        if self._graph.add_closures(closures):
+            self._candidates.invalidate_paths()
+        return [self._graph.decision(closure.pair) for closure in closures]
 
     def compare(self, id: int, gpgmap: GPGMap) -> list[LoopClosure]:
         """Compare a submap that is here already with those of other drives, after `merge`; all that came of it.
@@ -135,29 +137,17 @@ class LoopCloser:
             for other, prior in self._candidates.select(node, graph.poses).items()
             if graph.nodes[other].drive != node.drive and other not in known
         }
-        priors: dict[SubmapKey, PosePrior] = {
-            other: prior for other, prior in candidates.items() if prior is not None
-        }
-        found = self.database.closures(
-            gpgmap,
-            self.config.matches,
-            priors=priors,
-            among=list(candidates),
-            tilts=self._tilts(node, candidates),
-        )
-        closures = [LoopClosure.from_registration(int(other), id, result) for other, result in found]
-        if graph.add_closures(closures):
-            self._candidates.invalidate_paths()
+        decisions = self._decide(self._register(node, gpgmap, candidates))
         self._log = None  # the next `keep` writes everything: these are not of a new submap
-        return [graph.decision(closure.pair) for closure in closures]
+        return decisions
 
     def reject(self, a: int, b: int) -> LoopClosure:
         """Take a closure out for good: the graph is solved without it. KeyError, with those that there are, where there
         is none between a and b."""
         closures = self._graph.closures
         pair = (a, b) if (a, b) in closures else (b, a)
-        if pair not in closures or not closures[pair].registered:
-            there = list_pairs(pair for pair, closure in closures.items() if closure.registered)
+        if pair not in closures or not self._graph.is_credible(pair):
+            there = list_pairs(pair for pair in closures if self._graph.is_credible(pair))
             why = f" (they were compared: {closures[pair].reason})" if pair in closures else ""
             raise KeyError(f"there is no closure between submaps {a} and {b}{why}; {there}")
         if self._graph.reject(pair):
@@ -418,6 +408,6 @@ class LoopCloser:
         """Decide about all closures together, solve, and begin the selection of candidates anew."""
         self._candidates = CandidateSelection(self.config, self._graph.drift, self._graph.path_edges)
         for before, node in consecutive_nodes(self._graph.nodes.values()):
-            self._candidates.add(node, before)
+            self._candidates.add(node, before, self._graph.path_between(before, node))
         self._graph.rebuild()
         self._candidates.invalidate_paths()

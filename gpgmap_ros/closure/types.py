@@ -78,6 +78,7 @@ class Registration:
     evidence: residual statistics of this pose, None where nothing was found; runner_up: of the next best distinct pose
     T_runner_up: the pose of the runner-up; candidates: poses that the search proposed
     self_similarity: nats that a wrong pose reaches beyond chance on this ground, 0 where that was not measured
+    weak: refused for lack of evidence alone: others that agree with it may make it credible (graph/joint_evidence.py)
     """
 
     T_target_source: Array
@@ -92,6 +93,7 @@ class Registration:
     T_runner_up: Array | None = field(default=None, repr=False)
     candidates: int = 0
     self_similarity: float = 0.0
+    weak: bool = False
 
     @property
     def repetition(self) -> float:
@@ -141,6 +143,7 @@ class LoopClosure:
     accepted: it is in the pose graph now; reason: why, or why not, in one sentence
     score: likelihood ratio in nats, by which ties between sets of closures are decided
     registered: the registration accepted it, whatever odometry and other closures say
+    weak: refused for lack of evidence alone; chance: nats that the best of unrelated poses reaches, log M
     """
 
     a: int
@@ -153,13 +156,17 @@ class LoopClosure:
     reason: str
     score: float = 0.0
     registered: bool = False
+    weak: bool = False
+    chance: float = 0.0
 
     @classmethod
     def from_registration(cls, a: int, b: int, found: Registration) -> LoopClosure:
         """The closure between submaps a and b, as the registration of b in a found it."""
+        evidence = found.evidence
         return cls(
             a, b, found.T_target_source, found.covariance, found.probability, found.overlap,
-            found.accepted, found.reason, found.score, found.accepted,
+            found.accepted, found.reason, found.score, found.accepted, found.weak,
+            evidence.likelihood - evidence.surplus if evidence else 0.0,
         )  # fmt: skip
 
     pair = property(attrgetter("a", "b"), doc="Ids of both submaps.")

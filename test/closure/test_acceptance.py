@@ -27,7 +27,8 @@ def test_a_good_pose_passes() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"overlap": 0.05}, "too little overlap: 5.0% of the smaller map, 12.0% is needed"),
+        ({"overlap": 0.05}, "too little overlap: 5.0% of the smaller map, 6.0% is needed"),
+        ({"overlap": 0.1, "surplus": 30.0}, "too little overlap: 10.0% of the smaller map, 12.0% is needed"),
         ({"converged": False}, "did not converge"),
         ({"ratio": 0.2, "surplus": 30.0}, "heights disagree 5.0 times more"),
         ({"surplus": 0.5}, "no better than chance"),
@@ -42,6 +43,19 @@ def test_each_fault_of_a_pose_is_named(change: dict[str, float], reason: str) ->
 def test_heights_may_change_where_slopes_agree() -> None:
     """Snow: 45 nats of agreement are not undone by heights."""
     assert gates.pose_objection(replace(GOOD, ratio=0.1), CONFIG) == ""
+
+
+def test_little_overlap_is_enough_where_it_is_clear() -> None:
+    assert gates.pose_objection(replace(GOOD, overlap=0.1), CONFIG) == ""
+
+
+def test_only_what_lacks_nothing_but_evidence_waits() -> None:
+    known = np.eye(6)
+    assert gates.may_wait("", False, 0.01, known)
+    assert not gates.may_wait("heights disagree", False, 0.01, known)
+    assert not gates.may_wait("", True, 0.01, known), "ground that repeats itself agrees at wrong poses"
+    assert not gates.may_wait("", False, 0.4, known), "a rival fits as well"
+    assert not gates.may_wait("", False, 0.01, np.full((6, 6), np.inf))
 
 
 def test_gates_of_a_pose_are_asked_in_order() -> None:

@@ -1,4 +1,4 @@
-"""The examples with >>> in the page on loop closures run and print what they say."""
+"""The examples with >>> in the page with a closed loop run and print what they say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("gtsam")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "loop_closure.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "loop_closure_example.md"
 EXAMPLES = re.compile(r"^```pycon\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from limits import PATIENCE
 
 from gpgmap_ros.closure.parallel import in_parallel
 
@@ -16,7 +17,7 @@ def test_results_are_in_the_order_of_the_items(threads: int) -> None:
 
 
 def test_several_items_are_worked_on_at_once() -> None:
-    both = threading.Barrier(2, timeout=60.0)
+    both = threading.Barrier(2, timeout=PATIENCE)
     assert len(in_parallel(lambda _: both.wait(), range(2), 2)) == 2
 
 

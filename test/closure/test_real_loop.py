@@ -10,10 +10,10 @@ from scipy.spatial.transform import Rotation
 
 pytest.importorskip("rosbags", reason="rosbags is not installed: the recording can't be read")
 
+from fast_mapping import fast_config
 from rosbags.typesys import get_typestore
 
 from gpgmap_ros.closure import ClosureDatabase, PosePrior, register
-from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.io.bags import STORE, read_raw
 from gpgmap_ros.mapping.submaps import Submap
@@ -45,7 +45,9 @@ def drive(data_folder: Path) -> tuple[list[Submap], np.ndarray, np.ndarray]:
                 poses[stamp] = np.eye(4)
                 poses[stamp][:3, :3] = Rotation.from_quat([q.x, q.y, q.z, q.w]).as_matrix()
                 poses[stamp][:3, 3] = p.x, p.y, p.z
-    pipeline = MappingPipeline(Config())
+    pipeline = MappingPipeline(
+        fast_config()
+    )  # of the map around the robot; submaps have a kernel of their own
     submaps = [pipeline.add_cloud(clouds[s], poses[s], s).submap for s in sorted(clouds)]
     submaps.append(pipeline.finish_submap())
     last = poses[max(poses)]

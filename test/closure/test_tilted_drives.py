@@ -27,9 +27,11 @@ def test_verticals_of_two_drives_differ_and_one_drive_has_one() -> None:
     nodes = [tilted(0, 1, GROUND_STD), tilted(1, 1, GROUND_STD), tilted(2, 2, np.deg2rad(0.6))]
     for item in nodes:
         closer._graph.insert_node(item)
-    found = closer._tilts(nodes[1], [0, 2])
-    assert set(found) == {2}
-    assert found[2] == pytest.approx(np.hypot(GROUND_STD, np.deg2rad(0.6)))
+    asked: dict[int, float] = {}
+    closer.database.closures = lambda *_, tilts, **__: asked.update(tilts) or []  # type: ignore[method-assign]
+    closer._register(nodes[1], hills(), {0: None, 2: None})
+    assert set(asked) == {2}
+    assert asked[2] == pytest.approx(np.hypot(GROUND_STD, np.deg2rad(0.6)))
 
 
 def test_a_pair_is_registered_with_the_tilt_that_its_verticals_allow() -> None:

@@ -14,9 +14,10 @@ import numpy as np
 from gp_core.arrays import Array
 from gpgmap_ros.closure.acceptance import REJECTED_BY_REQUEST, graph_objection
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.graph.drift import Drift, estimate_tilt_std
+from gpgmap_ros.closure.graph.drift import MIN_PATH, Drift, estimate_tilt_std
 from gpgmap_ros.closure.graph.g2o import format_g2o
 from gpgmap_ros.closure.graph.graph_paths import Edge
+from gpgmap_ros.closure.graph.joint_evidence import sequence_of
 from gpgmap_ros.closure.graph.keyframes import SubmapNode, consecutive_nodes
 from gpgmap_ros.closure.graph.odometry_chain import OdometryChain
 from gpgmap_ros.closure.graph.outlier_rejection import OutlierRejection
@@ -38,6 +39,8 @@ class ClosureGraph:
     nodes: the submaps by id, in order; drives: ids of the submaps of each drive
     closures: every comparison by its pair, as the registration left it; rejected: pairs, in order
     by_submap: pairs by the later submap
+    paths: metres from the start of the drive to each submap; more than those driven where the odometry stated that it
+        errs by more than its drift (`Drift.equivalent_path`)
     solver_error: why poses are not corrected although there are closures; empty where they are
     revision: grows when poses of earlier submaps, or decisions about earlier closures, may have changed
     """
@@ -47,6 +50,7 @@ class ClosureGraph:
         self.drives: dict[int, list[int]] = {}
         self.closures: dict[Pair, LoopClosure] = {}
         self.by_submap: dict[int, list[Pair]] = {}
+        self.paths: dict[int, float] = {}
         self.rejected: dict[Pair, None] = {}
         self.solver_error = ""
         self.revision = 0
@@ -60,8 +64,13 @@ class ClosureGraph:
 
     def insert_node(self, node: SubmapNode) -> None:
         """Take in a submap without computing anything: `rebuild` comes after the last one."""
+        before = self.last_node(node.drive)
         self.nodes[node.id] = node
         self.drives.setdefault(node.drive, []).append(node.id)
+        self.paths[node.id] = 0.0
+        if before is not None:
+            path = self.drift.equivalent_path(node.driven - before.driven, before.drift_variance)
+            self.paths[node.id] = self.paths[before.id] + path
 
     def insert_closures(self, closures: Iterable[LoopClosure]) -> None:
         """Take in comparisons without computing anything: `rebuild` comes after the last one."""
@@ -79,14 +88,16 @@ class ClosureGraph:
         self._anchors[node.id] = node.id if before is None else self._anchors[before.id]
         odometry = self._outliers.odometry
         odometry.poses[node.id] = node.T_odom_submap
-        odometry.distances[node.id] = node.driven
+        odometry.distances[node.id] = self.paths[node.id]
         odometry.drives[node.id] = node.drive
+        odometry.sizes[node.id] = node.size
         return before
 
     def add_closures(self, closures: list[LoopClosure]) -> bool:
         """Comparisons of the newest submap; whether the graph was solved anew."""
         self.insert_closures(closures)
         votes = [self._outliers.add(closure) for closure in closures]
+        votes += [self._outliers.admit(id) for id in dict.fromkeys(closure.b for closure in closures)]
         if any(votes):
             self._solve(self._outliers.select(), anew=len(self.nodes) < WARM_START)
         return any(votes)
@@ -95,6 +106,10 @@ class ClosureGraph:
         """Take a closure out for good; whether the graph was solved anew."""
         self.rejected[pair] = None
         self.revision += 1
+        if self._outliers.has_supported:  # perhaps by this one
+            removed = self._outliers.takes_part(pair)
+            self.rebuild()
+            return removed
         removed = self._outliers.remove(pair)
         if removed:
             self._solve(self._outliers.select())
@@ -104,18 +119,21 @@ class ClosureGraph:
         """Decide about all closures together, and solve."""
         odometry = OdometryPoses(
             {id: node.T_odom_submap for id, node in self.nodes.items()},
-            {id: node.driven for id, node in self.nodes.items()},
+            dict(self.paths),
             {id: node.drive for id, node in self.nodes.items()},
+            {id: node.size for id, node in self.nodes.items()},
         )
         self._poses = Rows(np.zeros((0, 4, 4)))
         self._graph = PoseGraph(self._config.solver)
         for before, node in consecutive_nodes(self.nodes.values()):
             self._place(node, node.T_odom_submap)
             self._join(node, before)
-        self._outliers = OutlierRejection(odometry, self.drift)
-        for pair, closure in self.closures.items():
-            if pair not in self.rejected:
+        self._outliers = OutlierRejection(odometry, self.drift, self._config.accept_probability)
+        left = [closure for pair, closure in self.closures.items() if pair not in self.rejected]
+        for group in sequence_of(left):  # as they came: what waited for what is then the same
+            for closure in group:
                 self._outliers.add(closure)
+            self._outliers.admit(group[0].b)
         self._solve(self._outliers.select())
 
     # ------------------------------------------------ what is known
@@ -149,7 +167,11 @@ class ClosureGraph:
     def is_accepted(self, pair: Pair) -> bool:
         """Whether a closure has passed every gate."""
         passed = pair not in self.rejected and pair not in self._outliers.objections
-        return self.closures[pair].registered and passed
+        return passed and self._outliers.takes_part(pair)
+
+    def is_credible(self, pair: Pair) -> bool:
+        """Whether its registration, or its neighbours, speak for a closure, whatever others say."""
+        return self.closures[pair].registered or self._outliers.takes_part(pair)
 
     def decision(self, pair: Pair) -> LoopClosure:
         """A comparison with what is decided about it now."""
@@ -157,8 +179,8 @@ class ClosureGraph:
         reason = closure.reason
         if pair in self.rejected:
             reason = REJECTED_BY_REQUEST
-        elif closure.registered:
-            reason = self._outliers.objections.get(pair, reason)
+        elif self.is_credible(pair):
+            reason = self._outliers.objections.get(pair, self._outliers.reason(pair) or reason)
         return replace(closure, accepted=self.is_accepted(pair), reason=reason)
 
     def covariances(self) -> dict[int, Array]:
@@ -172,6 +194,10 @@ class ClosureGraph:
         poses = dict(zip(self.nodes, self.poses, strict=True))
         return format_g2o(poses, edges, sorted(set(self._anchors.values())))
 
+    def path_between(self, before: SubmapNode | None, node: SubmapNode) -> float:
+        """Metres from the submap before it in its drive, as in `paths`; 0 where there is none."""
+        return 0.0 if before is None else self.paths[node.id] - self.paths[before.id]
+
     def path_edges(self) -> Iterator[Edge]:
         """Metres between submaps, along odometry and accepted closures.
 
@@ -179,7 +205,7 @@ class ClosureGraph:
         """
         for before, node in consecutive_nodes(self.nodes.values()):
             if before is not None:
-                yield before.id, node.id, node.driven - before.driven
+                yield before.id, node.id, self.path_between(before, node)
         for pair, closure in self.closures.items():
             if self.is_accepted(pair):
                 variance = float(np.linalg.eigvalsh(closure.covariance[:3, :3])[-1])
@@ -198,8 +224,17 @@ class ClosureGraph:
         else:
             T = inverse(before.T_odom_submap) @ node.T_odom_submap
             chain = OdometryChain.of([before, node])
-            covariance = chain.covariance(before.T_odom_submap, node.T_odom_submap, self.drift)
+            covariance = chain.covariance(
+                before.T_odom_submap, node.T_odom_submap, self.drift, self._variance_factor(before, node)
+            )
             self._graph.add_odometry(before.id, node.id, T, covariance)
+
+    def _variance_factor(self, before: SubmapNode, node: SubmapNode) -> float:
+        """How much more the odometry varies than by its drift, from the middle of one submap to that of the next."""
+        lengths = [max(item.length, MIN_PATH) for item in (before, node)]
+        stated = [before.drift_variance, node.drift_variance]
+        paths = map(self.drift.equivalent_path, lengths, stated)
+        return sum(paths) / sum(lengths)
 
     def _solve(self, pairs: list[Pair], anew: bool = True) -> None:
         """Corrected poses; closures that the robust solution lets go are taken out, and it is solved without them.

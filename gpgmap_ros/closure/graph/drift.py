@@ -15,6 +15,8 @@ Path = TypeVar("Path", float, NDArray[np.float64])
 
 PRIOR_TILTS = 4.0
 """Observations that the stated tilt counts for beside those of the closures."""
+UNKNOWN_TURN = np.pi**2 / 3.0
+"""rad^2: variance of a heading about which nothing is known."""
 MIN_PATH = 0.1
 """Metres: no odometry is believed to be better than after so short a path."""
 
@@ -46,6 +48,17 @@ class Drift:
         rotation = self.rotation_std**2 * path
         tilt = min(rotation, self.tilt_std**2)
         return np.diag([position] * 3 + [tilt] * 2 + [rotation])
+
+    def equivalent_path(self, path: float, variances: tuple[float, float]) -> float:
+        """Metres after which odometry of this drift would be as uncertain as that of a way of `path` metres for which
+        variances of position and rotation are stated; no less than `path`.
+
+        What is stated knows the registration of scans, and nothing of what bends them all alike: it makes odometry
+        worse, and never better, than this drift.
+        """
+        position, rotation = variances
+        rotation = min(rotation, UNKNOWN_TURN)
+        return max(path, position / self.position_std**2, rotation / self.rotation_std**2)
 
     def rates(self, path: Path) -> tuple[Array, float]:
         """Variances per metre on a way of `path` metres: (..., 3) of roll, pitch and yaw, and of a step.

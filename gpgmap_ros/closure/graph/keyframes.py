@@ -23,6 +23,8 @@ class SubmapNode:
     stamps, track: (K,) nanoseconds and (K, 4, 4) the robot's poses T_submap_robot while it was made
     skipped: why no place can be recognised in it, empty where one can
     tilt_std: radians by which the vertical of its drive may be off; 0 where that is not known
+    drift_variance: of position (m^2) and rotation (rad^2), as the odometry states them for the way in it; 0 where it
+        states none
     """
 
     id: int
@@ -36,6 +38,12 @@ class SubmapNode:
     track: Array = field(repr=False)
     skipped: str = ""
     tilt_std: float = 0.0
+    drift_variance: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def size(self) -> float:
+        """Metres from edge to edge, of a square that reaches as far."""
+        return float(np.sqrt(2.0)) * self.radius
 
 
 def make_node(submap: Submap, before: SubmapNode | None) -> SubmapNode:
@@ -57,6 +65,7 @@ def make_node(submap: Submap, before: SubmapNode | None) -> SubmapNode:
         submap.track.stamps,
         submap.track.poses,
         tilt_std=submap.tilt_std,
+        drift_variance=submap.drift_variance,
     )
 
 

@@ -75,12 +75,17 @@ class OdometryChain:
         p, at = np.concatenate(positions), np.array(middles, dtype=np.intp)
         return cls(np.concatenate(stamps), at, p[at], cumulative_moments(p, at))
 
-    def covariance(self, T_odom_before: Array, T_odom_node: Array, drift: Drift) -> Array:
-        """(6, 6) of the odometry from the first submap to the second, as that of an edge of the pose graph."""
+    def covariance(
+        self, T_odom_before: Array, T_odom_node: Array, drift: Drift, variance_factor: float = 1.0
+    ) -> Array:
+        """(6, 6) of the odometry from the first submap to the second, as that of an edge of the pose graph.
+
+        variance_factor: by which the odometry errs more than its drift says
+        """
         begin, end = self.middles[:2]
         moments = self.moments[end] - self.moments[begin]
         moments[0] = max(moments[0], MIN_PATH)
-        S = spread(moments, *drift.rates(moments[0]))
+        S = variance_factor * spread(moments, *drift.rates(moments[0]))
         R, a = T_odom_before[:3, :3], T_odom_node[:3, 3] - self.origins[0]
         J = np.zeros((6, 6))
         J[:3, 3:], J[3:, :3] = R.T, R.T

@@ -30,13 +30,18 @@ from gpgmap_ros.geometry import inverse
 class OdometryPoses:
     """Poses of the submaps by odometry. Only poses of one drive are in one frame.
 
-    poses: T_odom_submap (4, 4); distances: metres driven until each submap; drives: number of the drive of each
-        (left out: there is one drive)
+    poses: T_odom_submap (4, 4); distances: metres until each submap, as of `ClosureGraph.paths`
+    drives: number of the drive of each (left out: there is one drive)
+    sizes: metres from edge to edge of each submap (left out: nothing)
     """
 
     poses: dict[int, Array]
     distances: dict[int, float]
     drives: dict[int, int] = field(default_factory=dict)
+    sizes: dict[int, float] = field(default_factory=dict)
+
+    def size(self, id: int) -> float:
+        return self.sizes.get(id, 0.0)
 
     def connected(self, a: int, b: int) -> bool:
         """Does odometry lead from one to the other?"""

@@ -122,10 +122,7 @@ class Spectra:
         Half a turn reflects the grid: F becomes conj(F) times a phase, and the vectors change sign. The phase goes
         to the target's side, once for all yaws.
         """
-        P = self.grid.size
-        k_y, k_x = fft.fftfreq(P)[:, None], fft.rfftfreq(P)[None, :]
-        phase = np.exp(2j * np.pi * (k_y + k_x) * (self.grid.side - 1)).astype(np.complex64)
-        return np.asarray(self.still * phase)
+        return np.asarray(self.still * reflection_phase(self.grid))
 
     @cached_property
     def rotated(self) -> Spectrum:
@@ -149,6 +146,12 @@ class Spectra:
 
         in_parallel(fill, range(0, len(yaws), chunk), self._threads)
         return out
+
+
+def reflection_phase(grid: SearchGrid) -> Spectrum:
+    """(P, P/2 + 1) of `Spectra.reflected`."""
+    k_y, k_x = fft.fftfreq(grid.size)[:, None], fft.rfftfreq(grid.size)[None, :]
+    return np.asarray(np.exp(2j * np.pi * (k_y + k_x) * (grid.side - 1)), np.complex64)
 
 
 def half_spectrum_weights(columns: int) -> Array:

@@ -8,7 +8,7 @@ x_i = J_i / sqrt(lambda v_i) and psi_i the influence of the normalised residuals
 
 with C the autocorrelation of psi_i / s_i (Conley, 1999). J is the direction in which each cell is informative: a smooth
 slope says nothing along its contour, A is small there, and Sigma is large. No factor is fitted to any terrain; all of
-it is estimated from the residuals, with care for five things that would make Sigma too small:
+it is estimated from the residuals, with care for what would make Sigma too small:
 
 - **The tail of C** is noise about zero, and pulled below it by the fit. C is the mean over directions and ends where it
   first reaches zero, as the sums over Markov chains do (Geyer, 1992).
@@ -22,13 +22,11 @@ it is estimated from the residuals, with care for five things that would make Si
   in the tails. Steep ground errs most and weighs most, so that a mean of psi' over all cells makes A too large, by
   a tenth in the middle and by half in some pairs; A has each cell's own.
 
-The fewer independent cells hold the pose, the less linear its error is in theirs: Sigma is grown by 1 + (FEW /
-cells)^2, the one constant that was chosen by looking at errors.
-
 Maps are bent by the drift of the odometry while they were made; part of that leaves no residual. deformation.py
 estimates its amplitude from the part that does. What is left of the residuals when the bending is taken off is the
 noise above. Two more errors leave no residual: a mean change of height between two visits, which is as uncertain as
-what varies of it, and what a whole georeferenced map shares, for which `common_error` is added.
+what varies slowly of it beyond such noise, and what a whole georeferenced map shares, for which `common_error` is
+added.
 """
 
 from __future__ import annotations
@@ -43,14 +41,18 @@ from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.registration.correlation import half_spectrum_weights
 from gpgmap_ros.closure.registration.deformation import (
     LARGEST_DRIFT,
+    Bending,
     Patterns,
     bend_residuals,
+    bending_probability,
     compute_jacobians,
-    estimate_amplitude,
+    estimate_bending,
     fit_bending,
     residual_patterns,
+    split_upright,
     trust,
 )
+from gpgmap_ros.closure.registration.octaves import remove_trend
 from gpgmap_ros.closure.registration.overlay import Overlay, crop, overlay_maps
 from gpgmap_ros.closure.registration.refinement import INDEPENDENT_STRIDE, NU, Alignment
 from gpgmap_ros.closure.registration.registration_map import RegistrationMap
@@ -65,12 +67,11 @@ ROUNDS = 3
 """Of putting back what the fit took up: each adds about a tenth of what the one before did."""
 MIN_GAIN = 0.2
 """Of the information of all cells that is left in any direction, whatever their residuals and errors of slopes."""
-FEW = 10.0
-"""Independent cells: where so many hold a pose, its variance is doubled."""
 COMMON_METRES, COMMON_RESIDUALS = 0.06, 2.0
 """The error that a georeferenced map shares, at most: metres (and cells), and root mean squares of the residuals."""
-CHANGE = 1.0
-"""Standard deviation of the mean change of height between two visits, over what varies of it: snow fills hollows."""
+CHANGE = 1.5
+"""Standard deviation of the mean change of height between two visits, over what varies slowly of it: snow fills
+hollows."""
 COMMON_SHARES = np.array([1.0, 1.0, 0.7, 0.12, 0.12, 0.22])
 """Of `common_error`, in x, y, z, roll, pitch and yaw, angles times the lever: as two flight lines differ."""
 
@@ -90,15 +91,16 @@ def compute_covariance(
     X, u = 0.5 * (sides[0] + sides[1]), root * over.residual
     weight = INDEPENDENT_STRIDE**2 * np.deg2rad(config.tilt_std) ** -2.0
     prior = np.diag([0.0, 0.0, 0.0, weight, weight, 0.0])
-    patterns = residual_patterns(
-        root * bend_residuals(alignment, source, target, over, config),
-        X,
-        np.where(mask, trust(u), 0.0),
-        prior,
-    )
+    H = root * bend_residuals(alignment, source, target, over, config)
+    trusted = np.where(mask, trust(u), 0.0)
+    level, upright = (residual_patterns(part, X, trusted, prior) for part in split_upright(H))
     driven = len(source.way) > 1 and len(target.way) > 1
-    amplitude = bending_amplitude(u, X, patterns, mask, driven)
-    fit = fit_bending(u, X, patterns, mask, np.sqrt(amplitude))
+    bends = (level, upright)
+    found = [measure_bending(u, X, bend, mask) for bend in bends]
+    bent = bending_probability(sum(part.log_factor for part in found), driven)
+    amplitudes = [bent * part.tau_sq for part in found]
+    expected = [np.sqrt(tau_sq) * bend.sizes for tau_sq, bend in zip(amplitudes, bends, strict=True)]
+    fit = fit_bending(u, X, np.concatenate([b.E for b in bends]), np.concatenate(expected), mask)
     size = np.sqrt(fit.scale)
     psi, gain = influence(fit.rest / size)
     psi, gain = size * psi, np.where(mask, gain, 0.0)
@@ -106,16 +108,26 @@ def compute_covariance(
     inverse: Array = np.asarray(np.linalg.inv(A + prior + 1e-9 * np.diag(np.diag(A))))
     spread = local_spread(psi, mask)
     B, correlated_cells = score_covariance(X, gain, psi, spread, mask, inverse)
-    held_by = max(participation(np.sum((X[:2] * spread) ** 2, axis=0)) / correlated_cells, 1.0)
     sigma = inverse @ (B + fit.scale * INDEPENDENT_STRIDE**2 * prior) @ inverse
-    sigma *= 1.0 + (FEW / held_by) ** 2
     rest = np.divide(fit.rest, root, out=np.zeros_like(root), where=mask)
     rms = float(np.sqrt(np.sum(over.weight * rest**2) / np.sum(over.weight)))
-    sigma += amplitude * patterns.P @ patterns.P.T
+    change_sq = slow_change(over.weight, rest, rms, correlated_cells, config.detail_cells)
+    for tau_sq, bend in zip(amplitudes, bends, strict=True):
+        sigma += tau_sq * bend.P @ bend.P.T
     common = common_error(rms, target.resolution, driven, config)
     shares = COMMON_SHARES / np.array([1.0, 1.0, 1.0, *[lever_of(over, mask, alignment)] * 3])
-    sigma[2, 2] += (CHANGE * rms) ** 2
+    sigma[2, 2] += CHANGE**2 * change_sq
     return 0.5 * (sigma + sigma.T) + np.diag((common * shares) ** 2)
+
+
+def slow_change(weight: Array, residual: Array, rms: float, correlated_cells: float, blur: float) -> float:
+    """Mean square of what varies over more than `blur` cells, less what a mean over that many leaves of noise.
+
+    rms: of the residuals; correlated_cells: area of their correlation
+    """
+    slow = residual - remove_trend(weight, residual[None], blur)[0]
+    squared = float(np.sum(weight * slow**2) / np.sum(weight))
+    return max(squared - rms**2 * min(correlated_cells / (4.0 * np.pi * blur**2), 1.0), 0.0)
 
 
 def common_error(rms: float, resolution: float, driven: bool, config: ClosureConfig) -> float:
@@ -128,14 +140,14 @@ def common_error(rms: float, resolution: float, driven: bool, config: ClosureCon
     return 0.0 if driven else min(COMMON_METRES / resolution, COMMON_METRES, COMMON_RESIDUALS * rms)
 
 
-def bending_amplitude(u: Array, X: Array, patterns: Patterns, mask: Mask, driven: bool) -> float:
-    """tau^2 of the bending of both maps, against the noise that the autocovariance of the other residuals implies."""
-    fit = fit_bending(u, X, patterns, mask, LARGEST_DRIFT)
+def measure_bending(u: Array, X: Array, bend: Patterns, mask: Mask) -> Bending:
+    """Bending of both maps, against the noise that the autocovariance of the other residuals implies."""
+    fit = fit_bending(u, X, bend.E, LARGEST_DRIFT * bend.sizes, mask)
     psi = np.sqrt(fit.scale) * influence(fit.rest / np.sqrt(fit.scale))[0]
-    nothing = np.zeros((len(patterns.E), len(patterns.E)))
-    noise, _ = score_covariance(patterns.E, 0.0, psi, local_spread(psi, mask), mask, nothing)
-    scores = fit.amplitudes + inner_products(patterns.E, psi[None])[:, 0]
-    return estimate_amplitude(scores, noise, patterns.sizes, driven)
+    nothing = np.zeros((len(bend.E), len(bend.E)))
+    noise, _ = score_covariance(bend.E, 0.0, psi, local_spread(psi, mask), mask, nothing)
+    scores = fit.amplitudes + inner_products(bend.E, psi[None])[:, 0]
+    return estimate_bending(scores, noise, bend.sizes)
 
 
 def lever_of(over: Overlay, mask: Mask, alignment: Alignment) -> float:
@@ -169,11 +181,6 @@ def local_spread(psi: Array, mask: Mask) -> Array:
     squares = gaussian_filter(np.where(mask, psi**2, 0.0), AROUND, mode="constant", truncate=3.0)
     floor = 1e-6 * max(float(np.mean(psi[mask] ** 2)), np.finfo(float).tiny)
     return np.where(mask, np.sqrt(np.maximum(squares / np.maximum(count, 1e-9), floor)), 0.0)
-
-
-def participation(share: Array) -> float:
-    """How many cells these shares (rows, columns) are spread over."""
-    return float(share.sum() ** 2 / max(np.sum(share**2), np.finfo(float).tiny))
 
 
 def score_covariance(

@@ -11,12 +11,22 @@ pose, and leaves no residual; the other part bends one surface against the other
 
     residuals = X pose + tau U theta + noise,     theta ~ N(0, I),     U = (what the pose can't follow of) J d
 
-`closure.drift_*` only say how turns compare with shifts, and what to expect; tau^2 is estimated from the residuals of
-the pair, by its posterior mean over a grid, against the noise of the patterns U that the autocovariance of the other
-residuals implies. The covariance of the pose is then tau^2 P P', with P the pose that the fit makes of each d.
+`closure.drift_*` only say how turns compare with shifts, and what to expect. What the residuals of the pair show at
+low frequency decides: whether the maps are bent at all, and with which tau. The noise of the patterns is what the
+autocovariance of the other residuals implies, times an excess kappa that is larger than 1 on real ground (forms err as
+a whole where a sensor does not see them well) and not known beforehand. With s_k the sizes of the patterns over their
+noise, and scores y_k,
+
+    p(y | tau) = int prod_k N(y_k; 0, kappa + tau^2 s_k^2) p(kappa) dkappa,     log kappa and log tau normal
+
+Bending shows where the large patterns have much more than the small ones, or all of them more than any noise. Scores at
+tau = 0 against those over the prior of tau are the Bayes factor of bending; the covariance of the pose is then
+P(bent) E[tau^2] P P', with P the pose that the fit makes of each d. Drift in height has a tau of its own: snow looks
+like it, and says nothing about x, y and yaw.
 
 A map without a way may come from anything that georeferences slowly varying errors. It is taken as driven through its
-middle, along both axes, from a frame that stands as far away as it reaches; the amplitude is relative to its size.
+middle, along both axes, from a frame that stands as far away as it reaches; the amplitude is relative to its size, and
+it is rarely bent.
 """
 
 from __future__ import annotations
@@ -25,8 +35,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.special import expit, logsumexp
 
 from gp_core.arrays import Array
+from gp_core.compiled import compiled
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.registration.overlay import Overlay
 from gpgmap_ros.closure.registration.refinement import INDEPENDENT_STRIDE, NU, Alignment
@@ -40,22 +53,24 @@ USUAL_WAY = 25.0
 """Metres driven in a submap: the drift of a map of unknown scale and way is what is stated for this."""
 PATTERNS = 8
 """Of residuals that bent maps leave, at most."""
-USUAL_DRIFT, DRIFT_SPREAD = 0.35, 0.6
+USUAL_DRIFT, DRIFT_SPREAD = 0.4, 1.4
 """tau of odometry, its median and the standard deviation of its logarithm: who states a drift leaves some room."""
-SHIFT = 1.6
-"""Of `drift_position`: over the few metres of a submap a factor of scale outweighs what comes and goes."""
+USUAL_EXCESS, EXCESS_SPREAD = 3.0, 0.5
+"""kappa, its median and the standard deviation of its logarithm."""
+BENT, BENT_WITHOUT_WAY = 0.9, 0.002
+"""Share of the maps with and without a way that are bent: hardly any odometry is without drift, and a pose that is
+stated too well costs more than one that is stated too badly."""
+SHIFT, ACROSS, UP = 2.0, 0.5, 0.5
+"""Of `drift_position` along the way: over the few metres of a submap a factor of scale outweighs what comes and goes.
+And of that, across the way and in height, where no scale errs."""
 LARGEST_DRIFT = 1.0
 """tau with which bending is fitted before it is known."""
 STEPS = 4
 """Of that fit, each with new weights of the cells."""
-STILL, STILL_WITHOUT_WAY = 0.03, 0.01
-"""tau below which a map counts as not bent."""
-BENT, BENT_WITHOUT_WAY = 0.9, 0.1
-"""Share of the maps with and without a way that are bent."""
-NOISE, NOISE_WITHOUT_WAY = 1.0, 2.0
-"""Factors on the variance of the patterns' noise: where hardly any map is bent, less is taken for bending."""
-AMPLITUDES = np.exp(np.linspace(np.log(1e-3), np.log(4.0), 60))
+AMPLITUDES = np.exp(np.linspace(np.log(1e-2), np.log(4.0), 30))
 """tau, standard deviations of drift over the stated ones."""
+DEVIATIONS = np.linspace(-2.5, 2.5, 9)
+"""Of log kappa, in its standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -95,32 +110,77 @@ def ways(map_: RegistrationMap) -> list[Drive]:
     ]
 
 
-def height_changes(drive: Drive, points: Array, slope: Array, config: ClosureConfig) -> list[Array]:
-    """Changes of the residuals, each (...), by one standard deviation of every drift on the way, in cells.
+def height_changes(drive: Drive, points: Array, slope: Array, config: ClosureConfig) -> Array:
+    """(M, rows, columns) changes of the residuals by one standard deviation of every drift on the way, in cells.
 
-    points, slope: (2, ...) of the cells, in the target
+    points, slope: (2, rows, columns) of the cells, in the target
     """
     w = drive.points
     length = float(np.sum(np.hypot(*np.diff(w, axis=0).T)))
-    away = points[None] - w.reshape(-1, 2, *([1] * (points.ndim - 1)))
-    seen = (np.sum(away**2, axis=1) + (NEAR * length) ** 2) ** -1.5
-    seen /= seen.sum(axis=0)
-    after = list(np.cumsum(seen[::-1], axis=0)[::-1][1:])  # share that was seen after each part
-    turn, shift = (
-        config.drift_rotation * np.sqrt(drive.step),
-        SHIFT * config.drift_position * np.sqrt(drive.step),
+    shift = max(length, 1e-9) / (drive.step * (len(w) - 1))  # metres to cells
+    return np.asarray(
+        spread_drift(
+            np.ascontiguousarray(points),
+            np.ascontiguousarray(slope),
+            w,
+            (NEAR * length) ** 2,
+            config.drift_rotation * np.sqrt(drive.step),
+            SHIFT * config.drift_position * np.sqrt(drive.step) * shift,
+            drive.before,
+        )
     )
-    shift *= max(length, 1e-9) / (drive.step * (len(w) - 1))  # metres to cells
-    pivots, times = list(w[:-1]), [1.0] * len(after)
-    if drive.before:
-        after, pivots, times = [np.ones(points.shape[1:]), *after], [w[0], *pivots], [drive.before, *times]
-    out = []
-    for share, (x, y), many in zip(after, pivots, times, strict=True):
-        part = np.sqrt(many) * share
-        out.append(turn * part * (slope[0] * (points[1] - y) - slope[1] * (points[0] - x)))
-        out += [-shift * part * slope[0], -shift * part * slope[1], shift * part]
-    # an error that stays the same along the way, as of a wheel's radius, as large at its end as those that come and go
-    return out + [np.sum(out[kind::4], axis=0) / np.sqrt(len(after)) for kind in range(4)]
+
+
+@compiled()
+def spread_drift(
+    points: Array, slope: Array, way: Array, near_sq: float, turn: float, shift: float, before: float
+) -> Array:  # pragma: no cover
+    """(4 (parts + 1), rows, columns): a turn and shifts along, across and up of each part, then of an error that stays
+    the same along the way, as of a wheel's radius, as large at its end as those that come and go.
+
+    before: parts of the way before the first point, together one part more
+    """
+    _, rows, columns = points.shape
+    K = len(way)
+    first = 1 if before > 0.0 else 0
+    parts = K - 1 + first
+    out = np.empty((4 * (parts + 1), rows, columns))
+    seen, after = np.empty(K), np.empty(parts)
+    along = np.empty((K - 1, 2))
+    for k in range(K - 1):
+        dx, dy = way[k + 1, 0] - way[k, 0], way[k + 1, 1] - way[k, 1]
+        length = max(np.sqrt(dx * dx + dy * dy), 1e-9)
+        along[k, 0], along[k, 1] = dx / length, dy / length
+    root = np.sqrt(parts)
+    for i in range(rows):
+        for j in range(columns):
+            x, y, gx, gy = points[0, i, j], points[1, i, j], slope[0, i, j], slope[1, i, j]
+            total = 0.0
+            for k in range(K):
+                away = (x - way[k, 0]) ** 2 + (y - way[k, 1]) ** 2 + near_sq
+                seen[k] = 1.0 / (away * np.sqrt(away))
+                total += seen[k]
+            later = 0.0
+            for k in range(K - 1, 0, -1):  # share that was seen after each part
+                later += seen[k] / total
+                after[k - 1 + first] = later
+            if first:
+                after[0] = np.sqrt(before)
+            last = 4 * parts
+            out[last:, i, j] = 0.0
+            for part in range(parts):
+                pivot = max(part - first, 0)
+                b = shift * after[part]
+                tx, ty = along[pivot, 0], along[pivot, 1]
+                out[4 * part, i, j] = (
+                    turn * after[part] * (gx * (y - way[pivot, 1]) - gy * (x - way[pivot, 0]))
+                )
+                out[4 * part + 1, i, j] = -b * (gx * tx + gy * ty)
+                out[4 * part + 2, i, j] = -b * ACROSS * (gy * tx - gx * ty)
+                out[4 * part + 3, i, j] = b * UP
+                for kind in range(4):
+                    out[last + kind, i, j] += out[4 * part + kind, i, j] / root
+    return out
 
 
 def bend_residuals(
@@ -132,12 +192,19 @@ def bend_residuals(
 ) -> Array:
     """(M, rows, columns) changes of the height residuals by drift inside the maps, each of one standard deviation."""
     slope = 0.5 * (over.source_slope + over.target_slope)
-    out: list[Array] = []
-    for of_map in drives_of(alignment, source, target):
-        for drive in of_map:
-            found = height_changes(drive, over.points[:2], slope, config)
-            out += [change / np.sqrt(len(of_map)) for change in found]
-    return np.array(out)
+    return np.concatenate(
+        [
+            height_changes(drive, over.points[:2], slope, config) / np.sqrt(len(of_map))
+            for of_map in drives_of(alignment, source, target)
+            for drive in of_map
+        ]
+    )
+
+
+def split_upright(H: Array) -> tuple[Array, Array]:
+    """`bend_residuals` of turns and shifts in the plane, and of shifts in height."""
+    upright = np.arange(len(H)) % 4 == 3
+    return H[~upright], H[upright]
 
 
 def compute_jacobians(points: Array, slope: Array, centre: Array) -> Array:
@@ -173,12 +240,15 @@ def residual_patterns(H: Array, X: Array, weight: Array, prior: Array) -> Patter
     flat, x, w = H.reshape(M, N), X.reshape(6, N), weight.reshape(N)
     A = (w * x) @ x.T
     P = np.linalg.solve(A + prior + 1e-9 * np.diag(np.diag(A)), (w * x) @ flat.T)
-    left = flat - P.T @ x
-    values, vectors = np.linalg.eigh(left @ left.T)
-    order = np.argsort(values)[::-1][:PATTERNS]
+    # Gram matrix of what is left, H - P' X, without making it
+    across = flat @ x.T @ P
+    gram = flat @ flat.T - across - across.T + P.T @ (x @ x.T) @ P
+    values, vectors = eigh(0.5 * (gram + gram.T), subset_by_index=(max(M - PATTERNS, 0), M - 1))
+    order = np.argsort(values)[::-1]
     order = order[values[order] > 1e-4 * max(float(values[order[0]]), 1e-300)]
     sizes = np.sqrt(values[order])
-    E = (vectors[:, order] / sizes).T @ left
+    chosen = (vectors[:, order] / sizes).T
+    E = chosen @ flat - (chosen @ P.T) @ x
     return Patterns(np.asarray(P, dtype=np.float64), E.reshape(len(order), *X.shape[1:]), sizes)
 
 
@@ -191,15 +261,16 @@ class BendingFit:
     amplitudes: Array
 
 
-def fit_bending(u: Array, X: Array, patterns: Patterns, mask: NDArray[np.bool_], tau: float) -> BendingFit:
+def fit_bending(u: Array, X: Array, E: Array, expected: Array, mask: NDArray[np.bool_]) -> BendingFit:
     """Normalised residuals (rows, columns) as a small motion of the pose, patterns of bent maps, and a rest.
 
-    tau: of the drift that the patterns are expected to have; neighbouring cells count as one
+    E: (k, rows, columns) patterns; expected: (k,) standard deviations of their amplitudes, tau times their sizes;
+    neighbouring cells count as one
     """
     cells = INDEPENDENT_STRIDE**2
-    Z = np.concatenate([X, patterns.E])[:, mask]
+    Z = np.concatenate([X, E])[:, mask]
     values = u[mask]
-    information = np.concatenate([np.zeros(6), (max(tau, 1e-6) * patterns.sizes) ** -2.0])
+    information = np.concatenate([np.zeros(6), np.maximum(expected, 1e-9) ** -2.0])
     rest, scale = values, 1.0
     for _ in range(STEPS):
         scale = max(float(np.mean(trust(rest / np.sqrt(scale)) * rest**2)), 1e-12)
@@ -213,22 +284,36 @@ def fit_bending(u: Array, X: Array, patterns: Patterns, mask: NDArray[np.bool_],
     return BendingFit(out, scale, amplitudes[6:])
 
 
-def estimate_amplitude(scores: Array, noise: Array, sizes: Array, driven: bool) -> float:
-    """tau^2, its posterior mean. scores: (k,) of the patterns; noise: (k, k) covariance of their errors."""
-    noise = (NOISE if driven else NOISE_WITHOUT_WAY) * noise
+@dataclass(frozen=True)
+class Bending:
+    """What patterns say. log_factor: log Bayes factor of bending; tau_sq: E[tau^2] if the maps are bent"""
+
+    log_factor: float
+    tau_sq: float
+
+
+def estimate_bending(scores: Array, noise: Array, sizes: Array) -> Bending:
+    """scores: (k,) of the patterns; noise: (k, k) covariance of their errors; sizes: (k,) of the patterns at tau = 1"""
     L = np.linalg.cholesky(noise + 1e-12 * np.trace(noise) * np.eye(len(noise)))
     u, s, _ = np.linalg.svd(np.linalg.solve(L, np.diag(sizes)))
     squared = (u.T @ np.linalg.solve(L, scores)) ** 2
-    spread = 1.0 + AMPLITUDES[:, None] ** 2 * s**2
-    log_posterior = log_prior(driven) - 0.5 * np.sum(np.log(spread) + squared / spread, axis=1)
-    weight = np.exp(log_posterior - log_posterior.max())
-    return float(weight @ AMPLITUDES**2 / weight.sum())
+    excess = USUAL_EXCESS * np.exp(EXCESS_SPREAD * DEVIATIONS)
+    log_excess = log_normalised(-0.5 * DEVIATIONS**2)
+    log_tau = log_normalised(-0.5 * (np.log(AMPLITUDES / USUAL_DRIFT) / DRIFT_SPREAD) ** 2)
+    tau = np.concatenate([[0.0], AMPLITUDES])
+    variance = excess[:, None] + (tau**2)[:, None, None] * s**2  # (tau, kappa, k)
+    log_likelihood = log_excess - 0.5 * np.sum(np.log(variance) + squared / variance, axis=2)
+    straight = float(logsumexp(log_likelihood[0]))
+    bent = log_tau + logsumexp(log_likelihood[1:], axis=1)
+    evidence = float(logsumexp(bent))
+    return Bending(evidence - straight, float(np.exp(bent - evidence) @ AMPLITUDES**2))
 
 
-def log_prior(driven: bool) -> Array:
-    """Of tau on the grid: about USUAL_DRIFT of the stated drift, unless the maps are not bent."""
-    share, still = (BENT, STILL) if driven else (BENT_WITHOUT_WAY, STILL_WITHOUT_WAY)
-    bent = -0.5 * (np.log(AMPLITUDES / USUAL_DRIFT) / DRIFT_SPREAD) ** 2
-    bent += np.log(share / (DRIFT_SPREAD * np.sqrt(2.0 * np.pi)))
-    low = np.where(still > AMPLITUDES, np.log((1.0 - share) / np.log(still / AMPLITUDES[0])), -np.inf)
-    return np.logaddexp(bent, low)
+def log_normalised(log_weights: Array) -> Array:
+    return np.asarray(log_weights - logsumexp(log_weights))
+
+
+def bending_probability(log_factor: float, driven: bool) -> float:
+    """That maps with or without a way are bent. log_factor: of all that is known, a sum over independent patterns"""
+    share = BENT if driven else BENT_WITHOUT_WAY
+    return float(expit(log_factor + np.log(share / (1.0 - share))))

@@ -13,6 +13,7 @@ import numpy as np
 from gp_core.arrays import Array
 from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.closure.acceptance import (
+    may_wait,
     pose_objection,
     probability_objection,
     resolution_objection,
@@ -46,6 +47,8 @@ from gpgmap_ros.mapping import GPGMap
 
 MAX_VERIFIED = 4
 """Candidates that are refined to the end and verified."""
+MORE_STEPS = 40
+"""Of a fit that has not converged at a pose that could be believed: on smooth ground it slides for long."""
 MAX_SELF_SIMILARITY = 120.0
 """Nats: where even this much would not change the decision, self-similarity is not measured. Crossing ditches have
 75."""
@@ -119,6 +122,9 @@ def _verify(
     def verify(pose: Alignment) -> VerifiedPose | None:
         pose = refine(pose, source, target, config)
         found = compute_evidence(pose, source, target, config, expected)
+        if found and not found.converged and log_odds(found, config) > MIN_RIVAL_LOG_ODDS:
+            pose = refine(pose, source, target, config, steps=MORE_STEPS)
+            found = compute_evidence(pose, source, target, config, expected)
         return VerifiedPose(pose, found, log_odds(found, config)) if found else None
 
     verified = [item for item in in_parallel(verify, poses, config.threads) if item]
@@ -145,15 +151,15 @@ def decide(
     rivals = rival_probability(best, others, source, target, config) if alone > 0.0 else 0.0
     probability = 1.0 / (1.0 / alone + rivals) if alone > 0.0 else 0.0
     similar_places = log_odds(best.evidence, config) > best.log_odds + NOTABLE_LOSS
-    objection = pose_objection(best.evidence, config) or probability_objection(
-        probability, alone, similar_places, config
-    )
+    of_pose = pose_objection(best.evidence, config)
+    objection = of_pose or probability_objection(probability, alone, similar_places, config)
     runner_up = others[0] if others else None
     sigma = compute_covariance(best.alignment, source, target, config)
     T = to_metres(best.alignment, source, target)
+    covariance = move_covariance(sigma, best.alignment, T, target)
     return Registration(
         T_target_source=T,
-        covariance=move_covariance(sigma, best.alignment, T, target),
+        covariance=covariance,
         probability=float(probability),
         score=best.evidence.surplus,
         accepted=not objection,
@@ -165,6 +171,7 @@ def decide(
         T_runner_up=to_metres(runner_up.alignment, source, target) if runner_up else None,
         self_similarity=nats,
         candidates=candidates,
+        weak=bool(objection) and may_wait(of_pose, similar_places, rivals, covariance),
     )
 
 

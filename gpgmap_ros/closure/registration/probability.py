@@ -27,25 +27,26 @@ import numpy as np
 from scipy.special import ndtr
 
 from gp_core.arrays import Array
-from gpgmap_ros.closure.acceptance import compares_scales
+from gpgmap_ros.closure.acceptance import NAT, compares_scales
 from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.registration.octaves import correlate_octaves
 from gpgmap_ros.closure.registration.overlay import crop, overlay_maps
 from gpgmap_ros.closure.registration.refinement import Alignment
 from gpgmap_ros.closure.registration.registration_map import RegistrationMap
 from gpgmap_ros.closure.registration.verification import (
     MAX_CELLS,
-    correlate_octaves,
     select_fields,
     trust_weights,
 )
 from gpgmap_ros.closure.types import Evidence
 
-INTERCEPT, WEIGHTS = -8.3, np.array([4.6, 0.37, 0.29, 3.6, 1.2])
+INTERCEPT, WEIGHTS = -8.3, np.array([4.6, NAT, 0.29, 3.6, 1.2])
 """Of the logistic function of `terms`, from ground that repeats itself and pairs that noise makes hard (--calibrate of
-benchmark/closure_pairs.py), for a robot that compares forty pairs of different places for one of the same."""
+benchmark/closure_pairs.py), for a robot that compares `acceptance.PLACES` pairs of different places for one of the
+same."""
 MIN_RATIO, MAX_RATIO, MAX_WHITE_CELLS, MIN_NOISE = 0.1, 1.22, 300.0, 0.01
 """Where more of a term says no more."""
-CLEAR_SURPLUS, MAX_SURPLUS = 25.0, 100.0
+WRONG_SURPLUS, MAX_SURPLUS = 25.0, 100.0
 """Nats: up to the first a wrong pose may come, beyond it a nat counts less, beyond the second not at all."""
 REFERENCE_CELLS, REFERENCE_NOISE = 50.0, 0.1
 """Where the terms of n_z and of noise change their signs."""
@@ -69,7 +70,7 @@ def terms(found: Evidence, config: ClosureConfig, self_similarity: float = 0.0) 
     """
     ratio = np.log(min(max(found.ratio, MIN_RATIO), MAX_RATIO)) if compares_scales(config) else 0.0
     surplus = min(found.surplus - self_similarity, MAX_SURPLUS)
-    more = max(surplus - CLEAR_SURPLUS, 0.0)
+    more = max(surplus - WRONG_SURPLUS, 0.0)
     white = np.log(min(max(found.white, 1.0), MAX_WHITE_CELLS) / REFERENCE_CELLS)
     noise = np.log(REFERENCE_NOISE / max(found.noise_share, MIN_NOISE))
     return np.array([ratio, surplus - more, more, white, noise])

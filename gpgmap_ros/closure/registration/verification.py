@@ -36,13 +36,10 @@ is, from the autocorrelation of the height residuals. Forms that are left over a
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
-from scipy.ndimage import gaussian_filter
 
 from gp_core.arrays import Array
 from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.registration.correlation import half_spectrum_weights
 from gpgmap_ros.closure.registration.deformation import (
     LARGEST_DRIFT,
     bend_residuals,
@@ -50,6 +47,13 @@ from gpgmap_ros.closure.registration.deformation import (
     fit_bending,
     residual_patterns,
     trust,
+)
+from gpgmap_ros.closure.registration.octaves import (
+    centre_fields,
+    correlate_octaves,
+    padded_shape,
+    remove_trend,
+    spectrum_energy,
 )
 from gpgmap_ros.closure.registration.overlay import Overlay, crop, overlay_maps
 from gpgmap_ros.closure.registration.prior import SearchPrior
@@ -60,8 +64,6 @@ from gpgmap_ros.closure.types import Evidence
 MAX_CELLS = 4000
 """Above this many shared cells every second one is enough: slopes are smooth over two cells."""
 EM_STEPS = 12
-OCTAVES = 3
-"""Of the slopes, below `detail_cells`: from 6 to 3, to 1.5, and 0.75 cells, where a GP's map has no more to say."""
 SHIFTS = 1.3
 """Radius of the shifts that the search allows, in radii of a map: beyond, equal discs share less than a fifth."""
 
@@ -93,8 +95,7 @@ def compute_evidence(
     w = trust_weights(over, slope_scale)
     a, b = select_fields(over, config)
     blur = config.detail_cells / stride
-    octaves, detail = correlate_octaves(w, a, b, blur)
-    bands = [correlate_fields(w, a, b), detail]
+    octaves, bands = correlate_octaves(w, a, b, blur)
     evidences = [likelihood_ratio(*bands[0]), likelihood_ratio(*bands[1])]
     evidences.append(sum(likelihood_ratio(rho, n) for rho, n in octaves))
     counts = [bands[0][1], bands[1][1], float(np.sum(octaves[:, 1]))]
@@ -148,7 +149,7 @@ def take_off_bending(
     H = root * bend_residuals(alignment, source, target, over, config)
     prior = np.diag(np.array([0.0, 0.0, 0.0, 1.0, 1.0, 0.0]) * np.deg2rad(config.tilt_std) ** -2.0)
     patterns = residual_patterns(H, X, np.where(mask, trust(u), 0.0), prior)
-    fit = fit_bending(u, X, patterns, mask, LARGEST_DRIFT)
+    fit = fit_bending(u, X, patterns.E, LARGEST_DRIFT * patterns.sizes, mask)
     straight = np.divide(fit.rest, root, out=np.zeros_like(root), where=mask)
     return straight, float(np.sqrt(np.mean((fit.amplitudes / patterns.sizes) ** 2)))
 
@@ -217,22 +218,6 @@ def select_fields(over: Overlay, config: ClosureConfig) -> tuple[Array, Array]:
     return height[None], (height - over.residual)[None]
 
 
-def correlate_fields(w: Array, a: Array, b: Array) -> tuple[float, float]:
-    """rho and n of two fields (C, rows, columns) with weights w (rows, columns)."""
-    x, y = centre_fields(w, a), centre_fields(w, b)
-    energy_a, energy_b = np.sum(x * x, axis=0, dtype=np.float64), np.sum(y * y, axis=0, dtype=np.float64)
-    product = float(energy_a.sum() * energy_b.sum())
-    if product <= 0.0:
-        return 0.0, 0.0
-    shape = padded_shape(w)
-    cross = np.sum(np.conj(fft.rfft2(x, s=shape)) * fft.rfft2(y, s=shape), axis=0)
-    cells = int(np.count_nonzero(w))
-    together = float(np.sum(energy_a * energy_b)) * cells
-    concentration = min(1.0, 2.0 * product / together) if together > 0.0 else 0.0
-    rho = float(np.sum(x * y, dtype=np.float64)) / np.sqrt(product)
-    return float(np.clip(rho, -1.0, 1.0)), cells * product / spectrum_energy(cross, shape) * concentration
-
-
 def count_independent(w: Array, a: Array) -> float:
     """Independent cells of a field (C, rows, columns) with weights w, from its autocorrelation; 0 for a constant.
 
@@ -245,47 +230,6 @@ def count_independent(w: Array, a: Array) -> float:
     shape = padded_shape(w)
     power = np.sum(np.abs(fft.rfft2(x, s=shape)) ** 2, axis=0)
     return int(np.count_nonzero(w)) * total**2 / spectrum_energy(power, shape)
-
-
-def centre_fields(w: Array, a: Array) -> NDArray[np.float32]:
-    """A field (C, rows, columns) less its mean, times the root of its weights."""
-    centred = np.sqrt(w) * (a - np.sum(w * a, axis=(1, 2), keepdims=True) / w.sum())
-    return np.asarray(centred, dtype=np.float32)
-
-
-def padded_shape(w: Array) -> list[int]:
-    """Shape of a transform in which no shift wraps around."""
-    return [fft.next_fast_len(2 * size, real=True) for size in w.shape]
-
-
-def spectrum_energy(spectrum: NDArray[np.inexact], shape: list[int]) -> float:
-    """Sum of squares of the field with this half spectrum (Parseval)."""
-    twice = half_spectrum_weights(shape[1])
-    return float(np.sum(twice * np.abs(spectrum).astype(np.float64) ** 2)) / (shape[0] * shape[1])
-
-
-def remove_trend(w: Array, a: Array, blur: float) -> Array:
-    """The fields less their weighted mean over `blur` cells."""
-    total = np.maximum(gaussian_filter(w, blur, mode="constant", truncate=3.0), 1e-9)
-    trend = [gaussian_filter(w * part, blur, mode="constant", truncate=3.0) for part in a]
-    return np.where(w > 0.0, a - np.stack(trend) / total, 0.0)
-
-
-def correlate_octaves(w: Array, a: Array, b: Array, blur: float) -> tuple[Array, tuple[float, float]]:
-    """(OCTAVES + 1, 2) rho and n of two fields coarser than `blur` cells, of each octave below, and of the rest.
-
-    And rho and n of all that is finer than `blur`.
-    """
-    both, half = np.concatenate([a, b]), len(a)
-    out = []
-    for octave in range(OCTAVES):
-        finer = remove_trend(w, both, blur / 2.0**octave)
-        coarser = np.where(w > 0.0, both - finer, 0.0)
-        out.append(correlate_fields(w, coarser[:half], coarser[half:]))
-        both = finer
-        if octave == 0:
-            detail = correlate_fields(w, both[:half], both[half:])
-    return np.array([*out, correlate_fields(w, both[:half], both[half:])]), detail
 
 
 def likelihood_ratio(rho: float, n: float) -> float:

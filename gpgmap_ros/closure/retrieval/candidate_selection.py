@@ -37,13 +37,13 @@ class CandidateSelection:
         self._paths = Rows(np.zeros(0))
         self._from: int | None = None  # the submap that the paths lead from
 
-    def add(self, node: SubmapNode, before: SubmapNode | None) -> None:
-        """A new submap after the one before it in its drive."""
+    def add(self, node: SubmapNode, before: SubmapNode | None, path: float) -> None:
+        """A new submap after the one before it in its drive, `path` metres on."""
         if before is None:
             self._paths = Rows(np.full(len(self._ids), np.inf))  # nothing leads to it yet
             self._from = node.id
         elif before.id == self._from:
-            self._paths.values[:] += node.driven - before.driven  # all paths to it lead through that one
+            self._paths.values[:] += path  # all paths to it lead through that one
             self._from = node.id
         else:
             self._from = None

@@ -18,7 +18,12 @@ from scipy import fft
 
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
-from gpgmap_ros.closure.registration.correlation import SearchGrid, Spectra, Spectrum
+from gpgmap_ros.closure.registration.correlation import (
+    SearchGrid,
+    Spectra,
+    Spectrum,
+    reflection_phase,
+)
 from gpgmap_ros.closure.registration.registration_map import Field
 from gpgmap_ros.closure.registration.search import find_peak_cells
 
@@ -35,14 +40,12 @@ VARIANCE_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
-class PackedSpectra:
-    """One map on a search grid.
+class SourceSpectra:
+    """The map that is looked for, on a search grid, at the first half of the yaws; `fields` at all of them.
 
-    sharp: (..., 2, P, P/2 + 1) spectra of w g_x and w g_y; smooth: (..., 4, p, p/2 + 1) of w, w |g|^2, w g_x, w g_y at
-    the frequencies that the coarser lattice holds. The leading axis holds the first half of the yaws of a source; of a
-    target, itself and its reflection.
-    fields: (..., 4, side, side) what was transformed, at all yaws of a source; of a target, as it is
-    area: of the surface
+    sharp: (H, 2, P, P/2 + 1) spectra of w g_x and w g_y; smooth: (H, 4, p, p/2 + 1) of w, w |g|^2, w g_x, w g_y at the
+    frequencies that the coarser lattice holds
+    fields: (2 H, 4, side, side) what was transformed; area: of the surface
     """
 
     sharp: Spectrum
@@ -51,25 +54,39 @@ class PackedSpectra:
     area: float
 
 
-def pack_source(prepared: Spectra) -> PackedSpectra:
-    """The map that is looked for."""
-    return pack(prepared, prepared.rotated, prepared.grid.yaws)
+@dataclass(frozen=True)
+class TargetFields:
+    """A map in which it is looked for. There are many: their spectra, many times as large, are made when needed.
+
+    fields: (4, side, side) w, w |g|^2, w g_x, w g_y; area: of the surface
+    """
+
+    fields: Field
+    area: float
 
 
-def pack_target(prepared: Spectra) -> PackedSpectra:
-    """A map in which it is looked for."""
-    return pack(prepared, np.stack([prepared.still, prepared.reflected]), np.zeros(1))
-
-
-def pack(prepared: Spectra, spectra: Spectrum, yaws: Array) -> PackedSpectra:
-    grid = prepared.grid
-    fields = prepared.fields(yaws)[:, :4, : grid.side, : grid.side]
-    return PackedSpectra(
+def pack_source(prepared: Spectra) -> SourceSpectra:
+    grid, spectra = prepared.grid, prepared.rotated
+    return SourceSpectra(
         np.ascontiguousarray(spectra[:, 2:4]),
         crop_spectrum(spectra[:, :4], coarse_size(grid)),
-        np.ascontiguousarray(fields),
+        np.ascontiguousarray(prepared.fields(grid.yaws)[:, :4, : grid.side, : grid.side]),
         prepared.surface.area,
     )
+
+
+def pack_target(prepared: Spectra) -> TargetFields:
+    side = prepared.grid.side
+    fields = prepared.fields(np.zeros(1))[0, :4, :side, :side]
+    return TargetFields(np.ascontiguousarray(fields), prepared.surface.area)
+
+
+def transform_targets(targets: list[TargetFields], grid: SearchGrid) -> tuple[Spectrum, Spectrum]:
+    """(T, 2, 2, P, P/2 + 1) and (T, 2, 4, p, p/2 + 1) as of a source, of each target and of its reflection."""
+    fields = np.stack([target.fields for target in targets])
+    still = fft.rfft2(fields, s=(grid.size, grid.size), workers=1)
+    both = np.stack([still, still * reflection_phase(grid)], axis=1)
+    return np.ascontiguousarray(both[:, :, 2:4]), crop_spectrum(both, coarse_size(grid))
 
 
 def coarse_size(grid: SearchGrid) -> int:
@@ -90,13 +107,14 @@ def crop_spectrum(spectra: Spectrum, size: int) -> Spectrum:
 
 
 def propose_poses(
-    source: PackedSpectra, targets: list[PackedSpectra], grid: SearchGrid, min_overlap: float
+    source: SourceSpectra, targets: list[TargetFields], grid: SearchGrid, min_overlap: float
 ) -> Field:
     """(targets, K, P, P) L of all relief at every yaw and shift, nearly; 0 where too little is shared or rho <= 0."""
     P, p = grid.size, coarse_size(grid)
-    sharp = slope_products(source.sharp, np.stack([target.sharp for target in targets]))
+    sharp_targets, smooth_targets = transform_targets(targets, grid)
+    sharp = slope_products(source.sharp, sharp_targets)
     sharp = fft.irfft2(sharp, s=(P, P), workers=1, overwrite_x=True)
-    smooth = weight_products(source.smooth, np.stack([target.smooth for target in targets]))
+    smooth = weight_products(source.smooth, smooth_targets)
     smooth = fft.irfft2(smooth, s=(p, p), workers=1, overwrite_x=True)
     min_shared = np.array(
         [min_shared_weight(source, target, grid, min_overlap) for target in targets], np.float32
@@ -107,15 +125,15 @@ def propose_poses(
 
 
 def min_shared_weight(
-    source: PackedSpectra, target: PackedSpectra, grid: SearchGrid, min_overlap: float
+    source: SourceSpectra, target: TargetFields, grid: SearchGrid, min_overlap: float
 ) -> float:
     return min_overlap * min(source.area, target.area) / grid.stride**2
 
 
 def select_best(
     scores: Field,
-    source: PackedSpectra,
-    target: PackedSpectra,
+    source: SourceSpectra,
+    target: TargetFields,
     grid: SearchGrid,
     min_overlap: float,
     count: int,
@@ -131,7 +149,7 @@ def select_best(
     cells = add_neighbours(found, grid.size)
     values = compute_exact_likelihoods(
         source.fields,
-        target.fields[0],
+        target.fields,
         cells,
         grid.size,
         min_shared_weight(source, target, grid, min_overlap),

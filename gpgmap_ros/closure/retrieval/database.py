@@ -109,10 +109,12 @@ class ClosureDatabase:
         most: deprecated name of `max_matches`
         """
         prepared = self._prepare(map_)
-        return [
+        found = [
             Match(item.name, item.value, to_metres(item.pose, prepared, self._maps[item.name]))
             for item in self._rank(prepared, exclude, priors)[: _limit(max_matches, most)]
         ]
+        self._fields.release()
+        return found
 
     def closures(
         self,
@@ -147,6 +149,7 @@ class ClosureDatabase:
             )
             for item in ranked
         ]
+        self._fields.release()
         return sorted(found, key=lambda item: (not item[1].accepted, -item[1].probability))
 
     def _config_for(self, tilt_std: float) -> ClosureConfig:

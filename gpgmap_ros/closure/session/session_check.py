@@ -55,7 +55,8 @@ def check_node(node: SubmapNode, driven: float) -> None:
         if abs(number) >= 1 << 63:
             raise ValueError(f"{what}: its {name} has more than 64 bits")
     lengths = ("driven", node.driven), ("length", node.length), ("radius", node.radius)
-    for name, value in (*lengths, ("tilt_std", node.tilt_std)):
+    variances = [("drift_variance", value) for value in node.drift_variance]
+    for name, value in (*lengths, ("tilt_std", node.tilt_std), *variances):
         if not 0.0 <= value <= MAX_DRIVEN:
             raise ValueError(f"{what}: its {name} is {value}")
     if node.driven < driven:
@@ -83,10 +84,10 @@ def check_closure(closure: LoopClosure) -> None:
         raise ValueError(f"{what}: its pose and covariance are {T.dtype} and {covariance.dtype}, not float64")
     if T.shape != (4, 4) or covariance.shape != (6, 6):
         raise ValueError(f"{what}: its pose and covariance are {T.shape} and {covariance.shape} matrices")
-    if not closure.registered:
+    if not (closure.registered or closure.weak):
         return  # nothing is computed with what was refused
-    if not np.isfinite(closure.score):
-        raise ValueError(f"{what}: its score is {closure.score}")
+    if not (np.isfinite(closure.score) and np.isfinite(closure.chance)):
+        raise ValueError(f"{what}: its score is {closure.score}, its chance {closure.chance}")
     if not is_rigid(T[None]):
         raise ValueError(f"{what}: its pose is not a rigid transform")
     symmetric = np.all(np.isfinite(covariance)) and np.allclose(

@@ -55,14 +55,14 @@ def encode_content(
             {
                 "id": n.id, "name": str(n.id), "drive": n.drive, "first_stamp": n.first_stamp, "driven": n.driven,
                 "length": n.length, "radius": n.radius, "track": len(n.stamps), "skipped": n.skipped,
-                "tilt_std": n.tilt_std,
+                "tilt_std": n.tilt_std, "drift_variance": list(n.drift_variance),
             }
             for n in nodes
         ],
         "found": [
             {
                 "pair": pair, "probability": c.probability, "score": c.score, "overlap": c.overlap,
-                "verdict": c.registered, "reason": c.reason,
+                "verdict": c.registered, "reason": c.reason, "weak": c.weak, "chance": c.chance,
             }
             for pair, c in closures.items()
         ],
@@ -115,9 +115,15 @@ def decode_nodes(values: Sequence[Mapping[str, Any]], arrays: Mapping[str, NDArr
                 arrays["track_poses"][part],
                 str(item["skipped"]),
                 float(item.get("tilt_std", 0.0)),
+                decode_drift(item.get("drift_variance", (0.0, 0.0))),
             )
         )
     return out
+
+
+def decode_drift(values: Sequence[float]) -> tuple[float, float]:
+    position, rotation = values
+    return float(position), float(rotation)
 
 
 def decode_names(values: Sequence[Mapping[str, Any]]) -> dict[int, str]:
@@ -142,6 +148,8 @@ def decode_closures(
             str(item["reason"]),
             float(item["score"]),
             registered,
+            bool(item.get("weak", False)),
+            float(item.get("chance", 0.0)),
         )
     return out
 

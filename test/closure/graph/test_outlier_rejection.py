@@ -18,7 +18,7 @@ def outliers() -> OutlierRejection:
         {n.id: n.driven for n in nodes},
         {n.id: n.drive for n in nodes},
     )
-    return OutlierRejection(odometry, Drift(0.05, 0.001))
+    return OutlierRejection(odometry, Drift(0.05, 0.001), accept=0.95)
 
 
 def test_what_the_registration_refused_takes_no_part(outliers: OutlierRejection) -> None:

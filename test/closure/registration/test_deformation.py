@@ -11,13 +11,18 @@ from scipy.ndimage import map_coordinates
 from scipy.stats import chi2
 
 from gpgmap_ros.closure import ClosureConfig, ClosureDatabase, Registration, register
+from gpgmap_ros.closure.registration.covariance import measure_bending, slow_change
 from gpgmap_ros.closure.registration.deformation import (
-    AMPLITUDES,
+    BENT,
     PARTS,
-    estimate_amplitude,
+    USUAL_DRIFT,
+    Drive,
+    bending_probability,
+    estimate_bending,
     fit_bending,
-    log_prior,
+    height_changes,
     residual_patterns,
+    split_upright,
     ways,
 )
 from gpgmap_ros.closure.registration.registration_map import WAY_POINTS, make_registration_map, thin_way
@@ -77,18 +82,72 @@ def test_the_truth_of_a_bent_map_is_within_what_is_stated(world: World, straight
     assert found[0].evidence.bend > found[1].evidence.bend
 
 
+def test_a_change_of_height_is_no_drift_in_the_plane():
+    """Residuals that drift in height explains, as snow leaves them, say little about turns and shifts."""
+    rng = np.random.default_rng(4)
+    mask, X = np.ones((40, 40), bool), rng.normal(size=(6, 40, 40))
+    level, upright = (
+        residual_patterns(20.0 * rng.normal(size=(5, 40, 40)), X, np.ones((40, 40)), np.zeros((6, 6)))
+        for _ in range(2)
+    )
+    u = rng.normal(size=(40, 40)) + 2.0 * np.tensordot(upright.sizes, upright.E, 1)
+    planar, height = (measure_bending(u, X, bend, mask) for bend in (level, upright))
+    assert height.log_factor > 20.0
+    # eigenvectors have either sign, so that u differs from machine to machine
+    assert planar.log_factor < 0.25 * height.log_factor
+    assert planar.tau_sq < 0.1 * height.tau_sq
+
+
+def test_drift_along_the_way_moves_along_it():
+    """A slope across the way says nothing about a shift along it."""
+    way = np.array([[0.0, 0.0], [10.0, 0.0], [20.0, 0.0]])
+    points, slope = np.zeros((2, 4, 4)) + 10.0, np.zeros((2, 4, 4))
+    slope[1] = 0.3
+    H = height_changes(Drive(way, 5.0), points, slope, CONFIG).reshape(3, 4, 4, 4)
+    assert np.abs(H[:, 1]).max() == 0.0
+    assert np.all(H[:2, 2] < 0.0)
+    across, up = split_upright(H.reshape(12, 4, 4))
+    assert len(across) == 9
+    assert np.all(up[:2] > 0.0)
+    np.testing.assert_allclose(H[2], H[:2].sum(0) / np.sqrt(2.0))
+
+
 def test_the_amplitude_follows_the_patterns():
     rng = np.random.default_rng(0)
     sizes, noise = np.linspace(100.0, 30.0, 8), np.eye(8)
     for tau in (0.2, 0.6):
-        found = [estimate_amplitude(tau * sizes * rng.normal(size=8), noise, sizes, True) for _ in range(40)]
-        assert 0.6 * tau < np.sqrt(np.median(found)) < 1.8 * tau
-    assert np.sqrt(estimate_amplitude(rng.normal(size=8), noise, sizes, True)) < 0.04
-    weak = np.sqrt(
-        estimate_amplitude(np.zeros(8), 1e8 * noise, sizes, True)
-    )  # nothing is seen: the prior remains
-    assert 0.1 < weak < 1.0
-    assert np.isclose(np.argmax(log_prior(True)), np.argmax(log_prior(False)), atol=len(AMPLITUDES))
+        found = [estimate_bending(tau * sizes * rng.normal(size=8), noise, sizes) for _ in range(40)]
+        assert 0.6 * tau < np.sqrt(np.median([part.tau_sq for part in found])) < 1.8 * tau
+        assert np.median([part.log_factor for part in found]) > 3.0
+
+
+def test_patterns_that_noise_explains_are_no_bending():
+    """On real ground patterns have three times the noise that is expected of them, whatever their size."""
+    rng = np.random.default_rng(1)
+    sizes, noise = np.linspace(100.0, 30.0, 8), np.eye(8)
+    for excess in (1.0, 3.0, 6.0):
+        found = [estimate_bending(np.sqrt(excess) * rng.normal(size=8), noise, sizes) for _ in range(40)]
+        assert np.median([bending_probability(2.0 * part.log_factor, True) for part in found]) < 0.12
+
+
+def test_where_nothing_is_seen_the_prior_remains():
+    unseen = estimate_bending(np.zeros(8), 1e8 * np.eye(8), np.linspace(100.0, 30.0, 8))
+    assert abs(unseen.log_factor) < 0.1
+    assert bending_probability(0.0, True) == pytest.approx(BENT)
+    assert bending_probability(0.0, False) < 0.1 * BENT
+    assert 0.5 * USUAL_DRIFT < np.sqrt(unseen.tau_sq) < 4.0 * USUAL_DRIFT
+
+
+def test_a_change_of_height_is_what_noise_does_not_leave():
+    """A field that varies slowly is found beneath white noise; white noise alone has none."""
+    rng = np.random.default_rng(2)
+    rows, columns = np.mgrid[:120, :120]
+    slow = 0.5 * np.sin(2.0 * np.pi * rows / 90.0) * np.cos(2.0 * np.pi * columns / 90.0)
+    noise, weight = rng.normal(size=(120, 120)), np.ones((120, 120))
+    alone = slow_change(weight, noise, 1.0, 1.0, 6.0)
+    assert alone < 0.02 * np.mean(slow**2)
+    with_change = slow_change(weight, noise + slow, 1.0, 1.0, 6.0)
+    assert 0.4 * np.mean(slow**2) < with_change < 1.1 * np.mean(slow**2)
 
 
 def test_bending_is_told_from_a_motion_of_the_pose():
@@ -102,10 +161,14 @@ def test_bending_is_told_from_a_motion_of_the_pose():
     assert len(patterns.sizes) == 4
     assert np.abs(np.tensordot(patterns.E, X, ((1, 2), (1, 2)))).max() < 1e-6
     noise = 0.1 * rng.normal(size=(30, 30))
-    fit = fit_bending(noise + 3.0 * patterns.sizes[0] * patterns.E[0], X, patterns, mask, 10.0)
+    fit = fit_bending(
+        noise + 3.0 * patterns.sizes[0] * patterns.E[0], X, patterns.E, 10.0 * patterns.sizes, mask
+    )
     assert np.abs(fit.amplitudes / patterns.sizes - [3.0, 0, 0, 0]).max() < 0.05
     assert fit.rest.std() < 0.11
-    held = fit_bending(noise + 3.0 * patterns.sizes[0] * patterns.E[0], X, patterns, mask, 1e-6)
+    held = fit_bending(
+        noise + 3.0 * patterns.sizes[0] * patterns.E[0], X, patterns.E, 1e-6 * patterns.sizes, mask
+    )
     assert held.rest.std() > 0.5  # not expected: not taken off
 
 

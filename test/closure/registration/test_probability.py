@@ -9,6 +9,7 @@ import pytest
 from fractal_world import World
 
 from gpgmap_ros.closure import ClosureConfig, register
+from gpgmap_ros.closure.registration.octaves import OCTAVES
 from gpgmap_ros.closure.registration.probability import (
     VerifiedPose,
     compare_fits,
@@ -19,7 +20,6 @@ from gpgmap_ros.closure.registration.probability import (
 )
 from gpgmap_ros.closure.registration.refinement import Alignment
 from gpgmap_ros.closure.registration.registration_map import make_registration_map
-from gpgmap_ros.closure.registration.verification import OCTAVES
 from gpgmap_ros.closure.types import Evidence
 
 CONFIG = ClosureConfig(threads=1)

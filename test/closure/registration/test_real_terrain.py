@@ -1,4 +1,4 @@
-"""Real terrain, where the data folder is there: two flight lines of one survey, and ridges that look alike."""
+"""Real terrain, where the data folder is there: two flight lines of one survey, ridges that look alike, trees."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import pytest
 from fractal_world import World, map_as_submap, pose_error
 from scipy.spatial.transform import Rotation
 
-from gpgmap_ros.closure import register
+from gpgmap_ros.closure import ClosureConfig, NotComparable, register
+from gpgmap_ros.closure.registration.registration_map import make_registration_map
+from gpgmap_ros.config import Config, FilterConfig, with_settings
 from gpgmap_ros.geometry import apply, inverse
-from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
+from gpgmap_ros.mapping.filters import lowest_surface
+
+SMOOTH = with_settings(
+    Config(), {"mapping.kernel": "rbf", "mapping.learn_noise": False, "mapping.length_scale": 1.5}
+)
+"""As submaps are made."""
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +65,12 @@ def test_self_similar_ridges_are_refused(data_folder: Path):
     for k, source in enumerate(maps):
         for target in maps[k + 1 :]:
             assert not register(source, target).accepted
+
+
+def test_a_mound_under_trees_is_ground_and_its_trees_are_not(data_folder: Path):
+    xyz = np.asarray(np.load(data_folder / "lone_star.npz")["xyz"], float)
+    disc = xyz[np.hypot(xyz[:, 0] - 24.0, xyz[:, 1] - 20.0) < 6.0][::4]
+    with pytest.raises(NotComparable, match="no ground"):
+        make_registration_map(gpgmap_from_points(disc, 0.3, SMOOTH), ClosureConfig())
+    ground = disc[lowest_surface(disc, FilterConfig())]
+    make_registration_map(gpgmap_from_points(ground, 0.3, SMOOTH), ClosureConfig())

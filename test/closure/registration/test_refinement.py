@@ -11,6 +11,7 @@ from scipy.ndimage import gaussian_filter
 from gpgmap_ros.closure.config import ClosureConfig
 from gpgmap_ros.closure.registration.cell_comparison import MapPair, interpolate_height, rotate_slope
 from gpgmap_ros.closure.registration.inlined_algorithms import select_rank, solve_definite
+from gpgmap_ros.closure.registration.octaves import correlate_fields
 from gpgmap_ros.closure.registration.overlay import overlay_maps
 from gpgmap_ros.closure.registration.refinement import (
     Alignment,
@@ -19,7 +20,7 @@ from gpgmap_ros.closure.registration.refinement import (
     rotation_matrix,
 )
 from gpgmap_ros.closure.registration.registration_map import make_registration_map
-from gpgmap_ros.closure.registration.verification import correlate_fields, estimate_scale
+from gpgmap_ros.closure.registration.verification import estimate_scale
 
 CONFIG = ClosureConfig()
 

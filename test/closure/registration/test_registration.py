@@ -294,11 +294,15 @@ def test_what_little_is_shared_is_told(pair):
     """Poses are looked for from `min_overlap` on; a right one may come out at less, by weight, but not at any share."""
     source, target, _ = pair
     config = ClosureConfig(min_overlap=0.2)
-    found = register(source, target, config).evidence
-    assert not pose_objection(dataclasses.replace(found, overlap=0.13), config)
-    assert "too little overlap: 11.0% of the smaller map" in pose_objection(
-        dataclasses.replace(found, overlap=0.11), config
-    )
+    clear = register(source, target, config).evidence
+    for found, enough, little in (
+        (dataclasses.replace(clear, surplus=30.0), 0.13, 0.11),
+        (clear, 0.07, 0.05),
+    ):
+        assert not pose_objection(dataclasses.replace(found, overlap=enough), config)
+        assert f"too little overlap: {little:.1%} of the smaller map" in pose_objection(
+            dataclasses.replace(found, overlap=little), config
+        )
 
 
 def test_an_error_common_to_a_map_is_added(pair):

@@ -20,7 +20,8 @@ def selection(
     found = CandidateSelection(config, Drift.from_config(config), lambda: edges)
     last: dict[int, SubmapNode] = {}
     for item in nodes:
-        found.add(item, last.get(item.drive))
+        before = last.get(item.drive)
+        found.add(item, before, 0.0 if before is None else item.driven - before.driven)
         last[item.drive] = item
     return found
 

@@ -34,7 +34,7 @@ def test_the_same_poses_are_found(world: World):
     a, b = pack_source(source), pack_target(target)
     min_shared = CONFIG.min_overlap * min(a.area, b.area) / grid.stride**2
     np.testing.assert_allclose(
-        compute_exact_likelihoods(a.fields, b.fields[0], cells, grid.size, min_shared),
+        compute_exact_likelihoods(a.fields, b.fields, cells, grid.size, min_shared),
         expected[tuple(cells.T)],
         rtol=5e-3,
         atol=0.05,

@@ -229,3 +229,14 @@ def test_a_larger_submap_is_taken_in(database, world: World, visit):
     database.query(visit[0])
     database.add("large", world.map_at((156.0, 70.0), 9, radius=40.0)[0])
     assert "large" in [m.name for m in database.query(visit[0])[:2]]
+
+
+def test_a_query_gives_back_the_memory_of_what_it_read(database, visit, monkeypatch):
+    """A robot that is localised asks for hours and adds nothing."""
+    map_, _ = visit
+    released = []
+    monkeypatch.setattr(database._fields, "release", lambda: released.append(True))
+    database.query(map_)
+    assert len(released) == 1
+    database.closures(map_, max_matches=1)
+    assert len(released) == 2

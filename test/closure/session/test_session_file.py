@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from gpgmap_ros.closure import ClosureDatabase, LoopCloser
 from gpgmap_ros.closure.session.session_check import is_rigid
 from gpgmap_ros.closure.session.session_file import KIND, read_session, write_session
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.storage.archive import read_archive, write_archive
+from gpgmap_ros.storage.archive import ArchiveError, read_archive, write_archive
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,17 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert saved.closures[0, 4].registered
     np.testing.assert_array_equal(saved.closures[0, 4].T_a_b, found[0, 4].T_a_b)
     np.testing.assert_array_equal(saved.nodes[1].track, nodes[1].track)
+
+
+def test_what_waits_is_kept(tmp_path: Path) -> None:
+    waiting = replace(closure(0, 4, registered=False), weak=True, chance=7.5)
+    write_session(tmp_path / "s.npz", [node(0), node(4)], {(0, 4): waiting}, [], surfaces=False)
+    saved = read_session(tmp_path / "s.npz").closures[0, 4]
+    assert (saved.weak, saved.chance, saved.registered) == (True, 7.5, False)
+    broken = replace(waiting, covariance=-np.eye(6))
+    write_session(tmp_path / "s.npz", [node(0), node(4)], {(0, 4): broken}, [], surfaces=False)
+    with pytest.raises(ArchiveError, match="not positive definite"):
+        read_session(tmp_path / "s.npz")
 
 
 def test_names_of_an_older_version_lead_to_their_submaps(ground: GPGMap, tmp_path: Path) -> None:

@@ -1,0 +1,102 @@
+"""The coarse search at one fineness. It keeps what it needs of each submap for the next query: a few kilobytes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from gp_core.arrays import Array
+from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.parallel import in_parallel
+from gpgmap_ros.closure.registration.correlation import SearchGrid, Spectra, make_search_grid
+from gpgmap_ros.closure.registration.prior import PosePrior, make_search_prior
+from gpgmap_ros.closure.registration.registration_map import RegistrationMap
+from gpgmap_ros.closure.registration.search import cells_to_poses, prior_mask
+from gpgmap_ros.closure.retrieval.coarse_search import (
+    BATCH_SIZE,
+    TargetFields,
+    pack_source,
+    pack_target,
+    propose_poses,
+    select_best,
+)
+from gpgmap_ros.closure.types import SubmapKey
+
+Targets = Mapping[SubmapKey, RegistrationMap]
+Priors = Mapping[SubmapKey, PosePrior]
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundPoses:
+    """The best poses in one submap, best first: (N, 3) yaw, and shift in x and y, as of a PoseCandidate. value: L of
+    the best"""
+
+    poses: Array
+    value: float
+
+
+class KeptSearch:
+    """All yaws and shifts of one map against many. For one query at a time.
+
+    cells, yaw_step: across a map and in degrees; max_kept: submaps that are remembered, those that were used last
+    """
+
+    def __init__(self, config: ClosureConfig, cells: int, yaw_step: float, max_kept: float = np.inf) -> None:
+        self._config = dataclasses.replace(config, yaw_step=max(config.yaw_step, yaw_step))
+        self._cells, self._max_kept = min(cells, config.search_cells), max_kept
+        self._grid: SearchGrid | None = None
+        self._kept: dict[SubmapKey, TargetFields] = {}
+
+    def __len__(self) -> int:
+        """Submaps that are remembered."""
+        return len(self._kept)
+
+    def forget(self, name: SubmapKey) -> None:
+        self._kept.pop(name, None)
+
+    def poses(
+        self, source: RegistrationMap, targets: Targets, priors: Priors, count: int
+    ) -> dict[SubmapKey, FoundPoses]:
+        """At most `count` of the best poses in each target; those where none is possible are left out."""
+        grid = self._grid_for(max(source.radius, *(target.radius for target in targets.values())))
+        packed = pack_source(Spectra(source, grid, self._config, detail=False))
+        names, min_overlap = list(targets), self._config.min_overlap
+
+        def search(start: int) -> list[tuple[SubmapKey, Array]]:
+            some = names[start : start + BATCH_SIZE]
+            fields = [self._take(name, targets[name], grid) for name in some]
+            found = []
+            proposed = propose_poses(packed, fields, grid, min_overlap)
+            for name, target, scores in zip(some, fields, proposed, strict=True):
+                if name in priors:
+                    scores *= prior_mask(make_search_prior(priors[name], source, targets[name]), grid)
+                found.append((name, select_best(scores, packed, target, grid, min_overlap, count)))
+            return found
+
+        batches = in_parallel(search, range(0, len(names), BATCH_SIZE), self._config.threads)
+        while len(self._kept) > self._max_kept:
+            del self._kept[next(iter(self._kept))]
+        return {
+            name: FoundPoses(cells_to_poses(found[:, :3], grid), float(found[0, 3]))
+            for batch in batches
+            for name, found in batch
+            if len(found)
+        }
+
+    def _take(self, name: SubmapKey, map_: RegistrationMap, grid: SearchGrid) -> TargetFields:
+        fields = self._kept.pop(name, None)
+        if fields is None:
+            fields = pack_target(Spectra(map_, grid, self._config, threads=1, detail=False))
+        self._kept[name] = fields  # behind all others: it was used last
+        return fields
+
+    def _grid_for(self, radius: float) -> SearchGrid:
+        """The grid of all queries; a larger map makes a larger one, by steps, and what is kept is made anew."""
+        grid = self._grid
+        if grid is None or grid.stride * (grid.side - 1) < 2.0 * radius:
+            step = 2.0 ** (np.ceil(4.0 * np.log2(radius)) / 4.0)
+            grid = self._grid = make_search_grid(step, self._config, self._cells)
+            self._kept.clear()
+        return grid
