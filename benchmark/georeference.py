@@ -6,7 +6,9 @@ python benchmark/georeference.py --drives 50 --seconds 600 --offset 1.0
 A drive of 1 m/s in loops of some hundred metres; its trajectory drifts by 0.3 % of the distance and is not corrected.
 GPS at 1 Hz: white noise, an offset that changes within minutes (Gauss-Markov, 60 s), a fifth of the fixes off by tens
 of metres, and one stretch of two minutes 50 m to the east. Error of the position: of the middle of the trajectory;
-NEES: of east, north and heading by the stated covariance, over three: 1 where that is right. No public recording with
+NEES: of east, north and heading by the stated covariance, over three: 1 where that is right. Best possible: what no
+estimator from these fixes can be better than (Cramer-Rao: Gaussian errors whose covariance over time is known, outliers
+and jump left out, no drift). No public recording with
 clouds, GPS and a better reference could be kept here: all of this is simulated.
 """
 
@@ -27,6 +29,7 @@ Array = NDArray[np.float64]
 START = 1_000_000_000_000
 PLACE = (48.1, 11.6, 520.0)
 DRIFT = 0.003
+OFFSET_SECONDS = 60.0
 
 
 def true_positions(times: Array, rng: np.random.Generator) -> Array:
@@ -61,7 +64,7 @@ def run(options: argparse.Namespace, offset: float, seed: int) -> tuple[float, f
 
     middle = 0.5 * options.seconds
     gps = SimulatedGps(
-        noise=options.noise, offset=offset, offset_seconds=60.0, outliers=options.outliers,
+        noise=options.noise, offset=offset, offset_seconds=OFFSET_SECONDS, outliers=options.outliers,
         jump=(middle, middle + 120.0, 50.0),
     )  # fmt: skip
     fixes = list(gps.fixes(pose_at, to_earth, options.seconds, START, rng))
@@ -77,6 +80,23 @@ def run(options: argparse.Namespace, offset: float, seed: int) -> tuple[float, f
     error = np.append(off, turn)
     nees = float(error @ np.linalg.solve(C, error)) / 3.0
     return float(np.linalg.norm(off)), float(np.degrees(abs(turn))), nees, found.outliers, len(fixes)
+
+
+def best_possible(options: argparse.Namespace, offset: float, seed: int) -> tuple[float, float]:
+    """Metres and degrees that the best estimator of position and heading keeps within in 95 % of the drives."""
+    rng = np.random.default_rng(seed)
+    times = np.arange(0.0, options.seconds, 1.0)
+    xy = true_positions(times, rng)[:, :2]
+    middle = 0.5 * options.seconds
+    usable = (rng.random(len(times)) >= options.outliers) & ((times < middle) | (times > middle + 120.0))
+    x, y = (xy[usable] - xy.mean(axis=0)).T
+    apart = np.abs(times[usable, None] - times[usable])
+    C = offset**2 * np.exp(-apart / OFFSET_SECONDS) + options.noise**2 * np.eye(int(usable.sum()))
+    ones, zeros = np.ones(len(x)), np.zeros(len(x))
+    east, north = np.column_stack([ones, zeros, -y]), np.column_stack([zeros, ones, x])
+    information = sum(J.T @ np.linalg.solve(C, J) for J in (east, north))
+    variance = np.diag(np.linalg.inv(information))
+    return 2.45 * float(np.sqrt(variance[:2].mean())), 1.96 * float(np.degrees(np.sqrt(variance[2])))
 
 
 def main() -> None:
@@ -102,6 +122,8 @@ def report(options: argparse.Namespace, offset: float) -> None:
     for name, column in (("position (m)", 0), ("heading (deg)", 1), ("NEES / 3", 2)):
         values = rows[:, column]
         print(f"{name:18} {np.median(values):8.3f} {np.percentile(values, 95):8.3f} {values.max():8.3f}")
+    bound = np.mean([best_possible(options, offset, options.seed + k) for k in range(options.drives)], axis=0)
+    print(f"best possible, 95 %: {bound[0]:.3f} m, {bound[1]:.3f} deg")
     print(
         f"outliers: {rows[:, 3].sum() / rows[:, 4].sum():.1%} of the fixes; mean NEES / 3 {rows[:, 2].mean():.2f}"
     )

@@ -1,13 +1,15 @@
 """LiDAR odometry on a real recording with reference poses, beside kiss-icp in the same run.
 
-python benchmark/lidar_odometry.py                   two threads
-python benchmark/lidar_odometry.py --threads 1 --kiss-voxels 0.4 0.6 0.8 1.0
+python benchmark/lidar_odometry.py                   one thread
+python benchmark/lidar_odometry.py --threads 2 --kiss-voxels 0.4 0.6 0.8 1.0
 
 bag_balm_lidar_only: 177 clouds at 2 Hz of a LiDAR carried 74 m by hand, which turns by up to 48 degrees between two
 clouds. ATE: root mean square of the positions after the best rigid motion onto the reference, metres. Step errors are
 those of the motion between two clouds; NEES is their squared size by the sum of the covariances stated for both poses
 (each is against the scans before), over its six dimensions: 1 where they are right, larger where they promise too much.
 kiss-icp (requirements/bench.in) is left out where it is not installed; it states no covariance.
+Drift: errors of the motion over more clouds, root mean square, beside what loop closure makes of the covariances (their
+sum along the way) and of the settings `closure.drift_*`.
 Skipped without the data folder.
 """
 
@@ -24,6 +26,7 @@ from closure_terrain import data_folder
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from gpgmap_ros.closure import Drift
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.io.recordings import Decoder, Recording
 from gpgmap_ros.io.trajectory import read_tum
@@ -31,6 +34,7 @@ from gpgmap_ros.sensing import Cloud, decode_cloud
 from gpgmap_ros.sensing.lidar_odometry import LidarOdometry, LostTrack
 
 Array = NDArray[np.float64]
+FIRST, LAST = slice(3), slice(3, 6)
 Register = Callable[[Cloud], tuple[Array, Array | None]]
 """Pose (4, 4) of a cloud, and its covariance (6, 6) against the clouds before."""
 
@@ -129,9 +133,35 @@ def report(name: str, result: Result, clouds: list[Cloud], truth: Array) -> None
     )
 
 
+def report_drift(result: Result, truth: Array) -> None:
+    """Errors over ways of several lengths, metres and degrees: found, by the stated covariances, by the settings."""
+    drift = Drift()
+    print("drift:      way (m)    error (m, deg)    stated (m, deg)    settings (m, deg)")
+    for span in (5, 10, 20, 40):
+        rows = []
+        for k in range(0, len(truth) - span, span // 2):
+            if any(j not in result.poses for j in range(k, k + span + 1)):
+                continue
+            poses = np.stack([result.poses[j] for j in range(k, k + span + 1)])
+            off = inverse(inverse(truth[k]) @ truth[k + span]) @ inverse(poses[0]) @ poses[-1]
+            turn = float(Rotation.from_matrix(off[:3, :3]).magnitude())
+            way = float(np.linalg.norm(np.diff(poses[:, :3, 3], axis=0), axis=1).sum())
+            steps = [result.covariances[j] for j in range(k + 1, k + span + 1) if j in result.covariances]
+            stated = [sum(np.linalg.eigvalsh(C[part, part])[-1] for C in steps) for part in (FIRST, LAST)]
+            settings = drift.covariance(way)
+            rows.append(
+                [way, off[:3, 3] @ off[:3, 3], turn**2, 3.0 * stated[0], 3.0 * stated[1],
+                 np.trace(settings[FIRST, FIRST]), np.trace(settings[LAST, LAST])]
+            )  # fmt: skip
+        way, *squares = np.mean(rows, axis=0)
+        metres, degrees = np.sqrt(squares[::2]), np.degrees(np.sqrt(squares[1::2]))
+        pairs = "".join(f"{m:12.3f} {d:6.2f}" for m, d in zip(metres, degrees, strict=True))
+        print(f"{way:18.1f}{pairs}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--kiss-voxels", type=float, nargs="+", default=[0.4, 1.0], help="metres")
     options = parser.parse_args()
     folder = data_folder()
@@ -143,7 +173,8 @@ def main() -> None:
     reach = max(float(np.linalg.norm(cloud.points, axis=1).max()) for cloud in clouds)
     print(f"{'':24} {'clouds':>11} {'ATE (m)':>8} {'step (m)':>8} {'(deg)':>8}  {'NEES':>5} {'median':>6}"
           f" {'ms':>8} {'95 %':>7}")  # fmt: skip
-    report("gpgmap (small_gicp)", run(own(options.threads), clouds), clouds, truth)
+    found = run(own(options.threads), clouds)
+    report("gpgmap (small_gicp)", found, clouds, truth)
     for voxel_size in options.kiss_voxels:
         try:
             peer = kiss(voxel_size, options.threads, reach)
@@ -151,6 +182,7 @@ def main() -> None:
             print("kiss-icp: not installed (pip install kiss-icp)")
             break
         report(f"kiss-icp, voxel {voxel_size:g} m", run(peer, clouds), clouds, truth)
+    report_drift(found, truth)
 
 
 if __name__ == "__main__":

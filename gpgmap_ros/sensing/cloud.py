@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpgmap_ros.geometry import Array
-from gpgmap_ros.sensing.livox import is_livox, read_livox
+from gpgmap_ros.sensing.livox import FIELDS, is_livox, parse_livox, read_livox
 from gpgmap_ros.sensing.messages import nanoseconds
 from gpgmap_ros.sensing.point_times import MAX_SCAN, MIN_SCAN, TimesError, find_time_field, interpret_times
 from gpgmap_ros.sensing.pointcloud2 import read_returns
@@ -38,8 +38,10 @@ class Cloud:
 def decode_cloud(message: Any, topic: str = "", received: int = 0) -> Cloud:
     """The cloud in a sensor_msgs/PointCloud2 or a Livox CustomMsg, of rclpy or of a bag reader.
 
-    CloudError where it is malformed.
+    message: bytes are those of a serialised CustomMsg. CloudError where it is malformed.
     """
+    if isinstance(message, bytes):
+        message = parse_livox(message)
     stamp = nanoseconds(message.header.stamp)
     if is_livox(message):
         return _decode_livox(message, stamp, topic, received)
@@ -82,6 +84,6 @@ def _decode_livox(message: Any, stamp: int, topic: str, received: int) -> Cloud:
         topic,
         received,
         cloud_size(message),
-        ("offset_time", "x", "y", "z", "reflectivity", "tag", "line"),
+        FIELDS,
         error,
     )

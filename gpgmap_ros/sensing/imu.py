@@ -5,7 +5,8 @@ still but for the drift of the gyroscope, so the filter has one direction as its
 
     standing still    the mean acceleration is the vertical, the mean rate is the bias
     moving            the mean acceleration of half a second is the vertical and the robot's own acceleration; it counts
-                      the less the more its length differs from gravity
+                      the less the more its length differs from gravity; the bias is what turns that are known
+                      otherwise, as by registered clouds, differ by on average, until it is seen standing still
 
 The stated uncertainty has the bias of accelerometers in it, which no filter can see.
 """
@@ -46,6 +47,11 @@ last for some windows, which is part of it."""
 DRIFT_BEFORE, DRIFT_AFTER = 3e-5, 1e-6
 """rad^2/s that the vertical loses by the gyroscope, before and after its bias was seen standing still."""
 
+ENOUGH_TURNS, MOST_TURNS = 20, 200
+"""Known turns from which on they give the bias, and over how many it is averaged then: it changes with temperature."""
+MAX_BIAS: Final = 0.1
+"""rad/s by which no gyroscope is off: a known turn that differs by more is wrong itself."""
+
 Vector = tuple[float, float, float]
 Quaternion = tuple[float, float, float, float]
 
@@ -64,14 +70,18 @@ class Vertical:
 class _Chain:
     """Samples without a gap.
 
+    rate: rad/s at the last of them
     up, variance: of the vertical in the frame of the first sample; None before the first window
+    biases: that rates were integrated with, and the stamps of the samples after which each was used
     """
 
     stamps: list[int] = field(default_factory=list)
     turns: list[Quaternion] = field(default_factory=list)  # R_0_t as x, y, z, w
+    rate: Vector = (0.0, 0.0, 0.0)
     up: Array | None = None
     variance: float = 1.0
     seen_still: bool = False
+    biases: list[tuple[int, Vector]] = field(default_factory=list)
 
 
 class Imu:
@@ -95,6 +105,7 @@ class Imu:
             self._window: list[tuple[Vector, Vector]] = []  # rates; accelerations in the frame of the chain
             self._window_began = 0
             self.bias: Vector = (0.0, 0.0, 0.0)
+            self._mean_bias, self._known_turns = np.zeros(3), 0
 
     def insert(self, sample: ImuMeasurement) -> None:
         """Take in the next sample. ValueError for one that no IMU measures; one that is older is left out.
@@ -127,11 +138,17 @@ class Imu:
         self.samples += 1
         if not chain.stamps:
             chain.stamps, chain.turns = [sample.stamp], [(0.0, 0.0, 0.0, 1.0)]
-            self._window_began = sample.stamp
+            chain.rate, self._window_began = sample.angular_velocity, sample.stamp
+            chain.biases = [(sample.stamp, self.bias)]
             return
         seconds = (sample.stamp - chain.stamps[-1]) / NANOSECONDS
-        rate = [value - bias for value, bias in zip(sample.angular_velocity, self.bias, strict=True)]
-        turn = multiply(chain.turns[-1], small_turn(rate[0] * seconds, rate[1] * seconds, rate[2] * seconds))
+        # the mean of both ends: the rate of one end would be late by half a sample
+        x, y, z = (
+            (0.5 * (before + now) - bias) * seconds
+            for before, now, bias in zip(chain.rate, sample.angular_velocity, self.bias, strict=True)
+        )
+        turn = multiply(chain.turns[-1], small_turn(x, y, z))
+        chain.rate = sample.angular_velocity
         chain.stamps.append(sample.stamp)
         chain.turns.append(turn)
         self._window.append((sample.angular_velocity, rotate(turn, sample.acceleration)))
@@ -141,6 +158,8 @@ class Imu:
         if chain.stamps[-1] - chain.stamps[0] > 2 * self._horizon:
             keep = bisect_left(chain.stamps, chain.stamps[-1] - self._horizon)
             chain.stamps, chain.turns = chain.stamps[keep:], chain.turns[keep:]
+            old = sum(stamp <= chain.stamps[0] for stamp, _ in chain.biases[1:])
+            chain.biases = chain.biases[old:]
 
     def _end_window(self, chain: _Chain, seconds: float) -> None:
         """Correct vertical and bias by the samples of half a second."""
@@ -164,7 +183,7 @@ class Imu:
         )
         if still:
             share = 0.3 if chain.seen_still else 1.0
-            self.bias = tuple(float(b + share * (m - b)) for b, m in zip(self.bias, mean_rate, strict=True))  # type: ignore[assignment]
+            self._set_bias(np.array(self.bias) + share * (mean_rate - self.bias))
         if chain.up is None:
             chain.up, chain.variance, chain.seen_still = force / size, noise, still
             return
@@ -173,6 +192,34 @@ class Imu:
         up = chain.up + gain * (force / size - chain.up)
         chain.up, chain.variance = up / np.linalg.norm(up), (1.0 - gain) * chain.variance
         chain.seen_still = chain.seen_still or still
+
+    def learn_bias(self, begin: int, end: int, R_begin_end: Array) -> None:
+        """Take in a turn (3, 3) between two stamps, in the axes of the IMU, that is known otherwise.
+
+        The bias is what the rates differ by from such turns on average. Standing still says it better, and ends this.
+        """
+        with self._lock:
+            chain = self._chain
+            turns = [self._turn_at(begin), self._turn_at(end)]
+            seconds = (end - begin) / NANOSECONDS
+            if chain.seen_still or seconds <= 0.0 or turns[0] is None or turns[1] is None:
+                return
+            found = Rotation.from_quat(turns[0]).inv() * Rotation.from_quat(turns[1])
+            excess = (Rotation.from_matrix(R_begin_end).inv() * found).as_rotvec() / seconds
+            used = [bias for stamp, bias in chain.biases if stamp <= begin] or [chain.biases[0][1]]
+            bias = excess + used[-1]
+            if np.linalg.norm(bias) > MAX_BIAS:
+                return
+            self._known_turns += 1
+            self._mean_bias += (bias - self._mean_bias) / min(self._known_turns, MOST_TURNS)
+            if self._known_turns >= ENOUGH_TURNS:
+                self._set_bias(self._mean_bias)
+
+    def _set_bias(self, bias: Array) -> None:
+        """For the samples that come."""
+        x, y, z = bias.tolist()
+        self.bias = (x, y, z)
+        self._chain.biases.append((self._chain.stamps[-1], self.bias))
 
     # ------------------------------------------------ what is known
 

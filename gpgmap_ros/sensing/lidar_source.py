@@ -51,7 +51,6 @@ class LidarSource(PoseSource):
         self._breaks: list[Break] = []
         self._sensor = ""
         self._notes: list[str] = []
-        self._without_imu = 0
         self.forget()
 
     def forget(self) -> None:
@@ -60,7 +59,7 @@ class LidarSource(PoseSource):
         self._before: _Located | None = None
         self._lost, self._why_lost = 0, ""
         self._level = LevelTracker(0.0)
-        self._given_up: int | None = None  # stamp of a cloud that waits for no IMU any more
+        self._given_up = None
         self._ended = False
 
     def locate(self, cloud: Cloud) -> SensorPose:
@@ -69,13 +68,13 @@ class LidarSource(PoseSource):
                 LOST_TRACK,
                 f"LiDAR odometry follows '{self._sensor}': a cloud of '{cloud.frame_id}' has no pose",
             )
-        self._wait_for_imu(cloud)
+        self._wait_for_turns_and_vertical(cloud)
         self._end_old_drive(cloud)
         points = self._deskew(cloud)
         if self._last is None:
             self._begin(cloud, points)
         try:
-            step = self._odometry.register(points, cloud.stamp, self._turn(cloud))
+            step = self._register(cloud, points)
         except LostTrack as error:
             self._lost, self._why_lost = self._lost + 1, str(error)
             raise TransformUnavailable(LOST_TRACK, f"LiDAR odometry has lost track: {error}") from error
@@ -84,7 +83,12 @@ class LidarSource(PoseSource):
         self._before, self._last = self._last, _Located(cloud.stamp, step.T_odom_sensor)
         covariance = step.covariance if step.covariance.any() else None
         T = self._level.T_map_odom @ step.T_odom_sensor
-        return SensorPose(T, covariance, self._mount(cloud), len(self._breaks), self._level.std)
+        drive = len(self._breaks)
+        return SensorPose(T, covariance, self._mount(cloud), drive, self._level.std, covariance)
+
+    def _register(self, cloud: Cloud, points: Array) -> OdometryStep:
+        """The pose of a cloud whose points are deskewed; LostTrack where it is not known."""
+        return self._odometry.register(points, cloud.stamp, self._turn(cloud))
 
     def pose_at(self, sensor_frame: str, stamp: int) -> Array:
         """Constant twist between the last two clouds and around them."""
@@ -112,17 +116,14 @@ class LidarSource(PoseSource):
         self.changes.notify()
 
     def stop_waiting(self, cloud: Cloud, ended: bool) -> None:
-        self._given_up, self._ended = cloud.stamp, ended
+        super().stop_waiting(cloud, ended)
+        self._ended = ended
 
     def newest(self) -> int | None:
         return None if self._last is None else self._last.stamp
 
     def problems(self) -> dict[str, str]:
         found = super().problems()
-        if self._without_imu:
-            found["imu silent"] = (
-                f"the IMU on '{self.imu.imu.topic}' is silent: {self._without_imu} clouds were registered without it"
-            )
         if self._lost:
             count = "the last cloud has" if self._lost == 1 else f"the last {self._lost} clouds have"
             found["lost track"] = f"LiDAR odometry has lost track, {count} no pose: {self._why_lost}"
@@ -166,24 +167,19 @@ class LidarSource(PoseSource):
 
     # ------------------------------------------------ the motion
 
-    def _wait_for_imu(self, cloud: Cloud) -> None:
+    def _wait_for_turns_and_vertical(self, cloud: Cloud) -> None:
         """TransformUnavailable while samples up to the end of the scan, or the first vertical, are about to come."""
         imu = self.imu.imu
         if not imu.heard:
             return
-        end = cloud.stamp + (
-            0 if cloud.times is None else round(np.nanmax(cloud.times, initial=0.0) * NANOSECONDS)
-        )
-        newest = imu.newest
-        late = newest is not None and newest < end
-        if self._last is None:
-            late = late or imu.vertical(cloud.stamp) is None
-        if not late or imu.is_silent_at(end) or self._given_up == cloud.stamp:
-            if self._last is None and not self._ended and imu.is_starting:
-                raise TransformUnavailable(IMU_STARTING, "the drive begins once the IMU says where up is")
-            self._without_imu = self._without_imu + 1 if late else 0
-            return
-        raise TransformUnavailable(WAITING_FOR_IMU, "the IMU has not come to the end of the scan yet")
+        last = 0.0 if cloud.times is None else float(np.nanmax(cloud.times, initial=0.0))
+        end = cloud.stamp + round(last * NANOSECONDS)
+        waits = self._given_up != cloud.stamp and not imu.is_silent_at(end)
+        if self._last is None and waits and imu.vertical(cloud.stamp) is None:
+            raise TransformUnavailable(WAITING_FOR_IMU, "the IMU does not say yet where up is")
+        self.wait_for_imu(cloud, end)
+        if self._last is None and not self._ended and imu.is_starting:
+            raise TransformUnavailable(IMU_STARTING, "the drive begins once the IMU says where up is")
 
     def _turn(self, cloud: Cloud) -> Array | None:
         """(3, 3) since the last cloud, by the gyroscope."""

@@ -34,6 +34,7 @@ class SensorPose:
     T_base_sensor: (4, 4) mount of the sensor on the robot, None where the robot's frame is unknown
     drive: number of the drive; poses of two drives are not in one frame
     tilt_std: radians by which the vertical of that frame may be off about each horizontal axis; None where unknown
+    step_covariance: (6, 6) of the motion since the poses before, by a source that registers clouds; None where unknown
     """
 
     T_map_sensor: Array
@@ -41,6 +42,7 @@ class SensorPose:
     T_base_sensor: Array | None = None
     drive: int = 0
     tilt_std: float | None = None
+    step_covariance: Array | None = None
 
     @property
     def T_map_robot(self) -> Array:  # noqa: N802
@@ -88,6 +90,11 @@ class PoseSource(ABC):
         self.imu, self.tilt, self._max_tilt = SensorImu(tree), FrameTilt(), max_tilt
         self._all_mounts = tree
         self._compared: tuple[str, int, SensorPose] | None = None
+        self._given_up: int | None = None  # stamp of a cloud that waits for no IMU any more
+        self._without_imu, self._last_without = (
+            0,
+            -1,
+        )  # clouds since the last sample of the IMU, and their last stamp
 
     @abstractmethod
     def locate(self, cloud: Cloud) -> SensorPose:
@@ -113,8 +120,22 @@ class PoseSource(ABC):
         self.imu.insert(sample)
         self.changes.notify()
 
-    def stop_waiting(self, cloud: Cloud, ended: bool) -> None:  # noqa: B027 (optional)
+    def wait_for_imu(self, cloud: Cloud, end: int) -> None:
+        """TransformUnavailable while samples up to `end`, nanoseconds, are about to come."""
+        newest = self.imu.imu.newest
+        if newest is None:
+            return
+        if newest >= end:
+            self._without_imu = 0
+            return
+        if not self.imu.imu.is_silent_at(end) and self._given_up != cloud.stamp:
+            raise TransformUnavailable(WAITING_FOR_IMU, "the IMU has not come to the end of the scan yet")
+        if self._last_without != cloud.stamp:
+            self._without_imu, self._last_without = self._without_imu + 1, cloud.stamp
+
+    def stop_waiting(self, cloud: Cloud, ended: bool) -> None:
         """Locate this cloud with what there is: it has waited too long, or no more messages come (`ended`)."""
+        self._given_up = cloud.stamp
 
     def check_level(self, cloud: Cloud, pose: SensorPose) -> None:
         """Compare a pose with the IMU. TransformUnavailable where the frame of the map is tilted too far."""
@@ -155,7 +176,12 @@ class PoseSource(ABC):
 
     def problems(self) -> dict[str, str]:
         """What is wrong with the poses now, beside those that `held` describes: kind -> text."""
-        return {"imu axes": self.imu.problem} if self.imu.problem else {}
+        found = {"imu axes": self.imu.problem} if self.imu.problem else {}
+        if self._without_imu:
+            found["imu silent"] = (
+                f"the IMU on '{self.imu.imu.topic}' is silent: the last {self._without_imu} clouds were used without it"
+            )
+        return found
 
     def forget(self) -> None:  # noqa: B027 (optional)
         """Forget all poses, as after a jump back in time. The mounts of sensors stay known."""

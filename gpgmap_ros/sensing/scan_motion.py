@@ -1,5 +1,8 @@
 """The sensor's motion within one scan, from a pose source; and the noise of a scan whose motion is not known.
 
+Poses come some ten times a second and are interpolated, so a turn that begins or ends within a scan is smeared. Where
+there is a gyroscope, it gives the rotation within the scan, and the poses the rest: the way, and the pose at the stamp.
+
 Where the motion is not known, a point measured t seconds after the stamp is off by t (v + w x a), with the twist (v, w)
 of the sensor and the beam a. The twist is that of the way from the cloud before, or that of an unknown robot; as an
 error of the cloud's pose its covariance is
@@ -33,7 +36,7 @@ MAX_AGE: Final = 2.0
 def scan_motion(cloud: Cloud, source: PoseSource) -> Motion | None:
     """The motion while a cloud was taken; None where its points have no times.
 
-    TransformUnavailable where a pose within the scan is not known (yet).
+    TransformUnavailable where a pose within the scan is not known (yet), or samples of the IMU are about to come.
     """
     if cloud.times is None or not np.isfinite(cloud.times).any():
         return None
@@ -42,8 +45,12 @@ def scan_motion(cloud: Cloud, source: PoseSource) -> Motion | None:
         return None
     stamps = [cloud.stamp + round(seconds * NANOSECONDS) for seconds in times]
     poses = source.motion(cloud.frame_id, stamps)
-    at_stamp = int(np.searchsorted(times, 0.0))
-    return Motion(times, inverse(poses[at_stamp]) @ poses)
+    source.wait_for_imu(cloud, stamps[-1])
+    moved = inverse(poses[int(np.searchsorted(times, 0.0))]) @ poses
+    turns = source.imu.turns(cloud.frame_id, cloud.stamp, stamps)
+    if turns is not None:
+        moved[:, :3, :3] = turns
+    return Motion(times, moved)
 
 
 def scan_knots(times: Array) -> Array:

@@ -35,6 +35,17 @@ class SensorImu:
         """What is wrong with the axes; empty where nothing is known to be."""
         return self.axes.problem
 
+    def mount(self, sensor_frame: str, stamp: int) -> Array | None:
+        """(4, 4) T_sensor_imu; None where transforms do not lead from one to the other."""
+        if self.imu.frame_id == sensor_frame:
+            return np.eye(4)
+        if self._tree is None or not self.imu.frame_id:
+            return None
+        try:
+            return np.asarray(self._tree.lookup(sensor_frame, self.imu.frame_id, stamp))
+        except TransformUnavailable:
+            return None
+
     def is_mounted(self, sensor_frame: str, stamp: int) -> bool:
         """Whether transforms lead from the IMU to the sensor."""
         return self._mount(sensor_frame, stamp) is not None
@@ -57,10 +68,15 @@ class SensorImu:
         return Vertical(found.up if mount is None else mount @ found.up, found.std, found.still)
 
     def compare(self, sensor_frame: str, begin: int, end: int, R_begin_end: Array) -> None:
-        """Judge the axes by a turn of the sensor between two clouds that is known otherwise."""
-        turns = self._turns(begin, [end], self._mount(sensor_frame, begin))
-        if turns is not None:
-            self.axes.add(turns[0], R_begin_end)
+        """Judge axes and bias by a turn of the sensor between two clouds that is known otherwise."""
+        mount = self._mount(sensor_frame, begin)
+        turns = self._turns(begin, [end], mount)
+        if turns is None:
+            return
+        self.axes.add(turns[0], R_begin_end)
+        if self.axes.agree or (mount is not None and not self.axes.judged):
+            R_sensor_imu = np.eye(3) if mount is None else mount
+            self.imu.learn_bias(begin, end, R_sensor_imu.T @ R_begin_end @ R_sensor_imu)
 
     def _turns(self, begin: int, stamps: Sequence[int], mount: Array | None) -> Array | None:
         turns = self.imu.turns(begin, stamps)
@@ -68,11 +84,5 @@ class SensorImu:
 
     def _mount(self, sensor_frame: str, stamp: int) -> Array | None:
         """(3, 3) R_sensor_imu."""
-        if self.imu.frame_id == sensor_frame:
-            return np.eye(3)
-        if self._tree is None or not self.imu.frame_id:
-            return None
-        try:
-            return np.asarray(self._tree.lookup(sensor_frame, self.imu.frame_id, stamp)[:3, :3])
-        except TransformUnavailable:
-            return None
+        found = self.mount(sensor_frame, stamp)
+        return None if found is None else found[:3, :3]

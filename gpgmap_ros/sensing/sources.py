@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpgmap_ros.sensing.lidar_inertial_source import LidarInertialSource
 from gpgmap_ros.sensing.lidar_source import LidarSource
 from gpgmap_ros.sensing.messages import frame_transforms, imu_measurement, pose_measurement
 from gpgmap_ros.sensing.odometry_source import OdometrySource
@@ -17,12 +18,14 @@ SOURCES: Mapping[str, Callable[[SourceSetup], PoseSource]] = {
     "tf": TfSource,
     "odometry": OdometrySource,
     "lidar": LidarSource,
+    "lidar_inertial": LidarInertialSource,
     "still": StillSource,
 }
 DESCRIPTIONS: Mapping[str, str] = {
     "tf": "/tf",
     "odometry": "the odometry topic",
     "lidar": "LiDAR odometry",
+    "lidar_inertial": "LiDAR-inertial odometry",
     "still": "none: the sensor stands still",
 }
 """Where the poses of each source come from, in words."""

@@ -14,6 +14,7 @@ from gpgmap_ros.sensing.imu import Imu, Vertical
 from gpgmap_ros.sensing.imu_axes import ImuAxes
 from gpgmap_ros.sensing.levelling import FrameTilt, LevelTracker, first_level
 from gpgmap_ros.sensing.messages import ImuMeasurement, imu_measurement
+from gpgmap_ros.sensing.sensor_imu import SensorImu
 
 SECOND = 1_000_000_000
 
@@ -226,3 +227,75 @@ def test_the_tilt_of_a_frame_is_known_after_some_clouds() -> None:
         tilt.add(Rotation.from_euler("x", 20.0 + (-1) ** k, degrees=True).apply([0.0, 0.0, 1.0]), 0.01)
     assert tilt.known
     assert math.degrees(tilt.tilt) == pytest.approx(20.0, abs=0.1)
+
+
+def driving(seconds: float) -> Array:
+    """As `wandering`, but never still."""
+    return wandering(seconds + 5.0)
+
+
+def drive_without_a_stop(imu: Imu, seed: int, noise: float, seconds: float) -> Array:
+    """Insert samples, and after each tenth of a second the turn by poses, off by `noise` degrees; the true bias."""
+    rng = np.random.default_rng([seed, 1])
+    samples = iter(
+        SimulatedImu(rate=100.0, gyro_bias=0.02).samples(
+            driving, 0.0, seconds, SECOND, np.random.default_rng(seed)
+        )
+    )
+    end = 0.1
+    for sample in samples:
+        imu.insert(sample)
+        if (sample.stamp - SECOND) / SECOND > end + 0.03:  # a scan is registered after its last sample
+            turn = Rotation.from_matrix(driving(end - 0.1)[:3, :3].T @ driving(end)[:3, :3])
+            error = Rotation.from_rotvec(np.deg2rad(rng.normal(scale=noise, size=3)))
+            begin_stamp, end_stamp = (SECOND + round(t * SECOND) for t in (end - 0.1, end))
+            imu.learn_bias(begin_stamp, end_stamp, (turn * error).as_matrix())
+            end += 0.1
+    return np.random.default_rng(seed).normal(0.0, 0.02, 3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_bias_of_a_gyroscope_that_never_stands_still_is_learned(seed: int) -> None:
+    imu = Imu(30.0)
+    truth = drive_without_a_stop(imu, seed, 0.05, 8.0)
+    before = float(np.linalg.norm(truth))
+    assert before > 0.01, "or there is nothing to learn"
+    assert np.linalg.norm(imu.bias - truth) < 0.3 * before
+    # and turns are those of the motion after it: half a second at the end
+    stamps = [SECOND + round(t * SECOND) for t in (7.4, 7.9)]
+    found = imu.turns(stamps[0], stamps[1:])
+    assert found is not None
+    expected = driving(7.4)[:3, :3].T @ driving(7.9)[:3, :3]
+    left = Rotation.from_matrix(expected.T @ found[0]).magnitude()
+    assert left < 0.5 * 0.5 * before
+
+
+def test_few_or_wrong_turns_teach_no_bias() -> None:
+    few, wrong = Imu(30.0), Imu(30.0)
+    drive_without_a_stop(few, 0, 0.05, 1.5)
+    assert few.bias == (0.0, 0.0, 0.0)
+    drive_without_a_stop(wrong, 0, 20.0, 4.0)
+    assert np.linalg.norm(wrong.bias) < 0.1
+
+
+def test_a_bias_seen_standing_still_stays() -> None:
+    imu = Imu(30.0)
+    feed(imu, 1.9)
+    bias = imu.bias
+    for _ in range(100):
+        imu.learn_bias(SECOND, SECOND + SECOND // 10, Rotation.from_rotvec([0.0, 0.0, 0.004]).as_matrix())
+    assert imu.bias == bias
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_on_a_straight_way_the_bias_is_learned_where_the_mount_is_known(mounted: bool) -> None:
+    """Axes can't be judged there: without a mount the bias might be another axis's."""
+    robot, rng = SensorImu(None), np.random.default_rng(0)
+    bias, frame = (0.01, -0.02, 0.015), "lidar" if mounted else "imu"
+    for k in range(500):
+        force = rng.normal([0.0, 0.0, 9.81], 1.0)
+        robot.insert(ImuMeasurement(SECOND + k * SECOND // 100, frame, bias, (force[0], force[1], force[2])))
+        if k % 10 == 9 and k > 20:
+            end = SECOND + (k - 5) * SECOND // 100
+            robot.compare("lidar", end - SECOND // 10, end, np.eye(3))
+    np.testing.assert_allclose(robot.imu.bias, bias if mounted else np.zeros(3), atol=1e-3)

@@ -47,6 +47,40 @@ def test_a_corridor_without_ends_is_not_tracked_along_its_axis() -> None:
         odometry.register(scan(corridor(rng), pose(0.5, 0.0, 0.0), rng), SECOND // 10)
 
 
+def test_along_a_corridor_with_one_end_the_covariance_is_wide() -> None:
+    """The end wall alone fixes the motion along the axis, and it is a tenth of what fixes it across."""
+    rng = np.random.default_rng(7)
+    odometry = LidarOdometry(threads=1)
+    for k in range(6):
+        scene = np.concatenate([corridor(rng), plane([9, -2, 0], [0, 4, 0], [0, 0, 3], 400, rng)])
+        scene = scene[scene[:, 0] <= 9.0]
+        step = odometry.register(scan(scene, pose(0.2 * k, 0.0, 0.0), rng), k * SECOND // 10)
+    along, across = np.sqrt(np.diag(step.covariance)[:2])
+    assert along > 2.0 * across
+    assert abs(step.T_odom_sensor[0, 3] - 1.0) < 5.0 * along
+    assert abs(step.T_odom_sensor[1, 3]) < 5.0 * across
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.04])
+def test_the_covariance_is_that_of_the_errors(noise: float) -> None:
+    """Whatever the noise of the ranges, which nobody states. Loose: twenty steps of one room."""
+    rng, odometry = np.random.default_rng(8), LidarOdometry(threads=1)
+    nees, before = [], (np.eye(4), np.eye(4), np.zeros((6, 6)))
+    for k in range(23):
+        true = pose(-6.0 + 0.3 * k, -4.0 + 0.1 * k, 3.0 * k)
+        points = scan(room(rng), true, rng)
+        step = odometry.register(points + rng.normal(0.0, noise, points.shape), k * SECOND // 10)
+        T, last, covariance = before
+        before = step.T_odom_sensor, true, step.covariance
+        if k < 3:
+            continue
+        expected = T @ np.linalg.inv(last) @ true
+        turn = Rotation.from_matrix(step.T_odom_sensor[:3, :3] @ expected[:3, :3].T).as_rotvec()
+        error = np.append(step.T_odom_sensor[:3, 3] - expected[:3, 3], turn)
+        nees.append(error @ np.linalg.solve(step.covariance + covariance, error) / 6.0)
+    assert 0.33 < np.mean(nees) < 3.0
+
+
 def test_a_level_field_is_not_tracked() -> None:
     rng = np.random.default_rng(4)
     field = plane([-30, -30, 0], [60, 0, 0], [0, 60, 0], 20000, rng)

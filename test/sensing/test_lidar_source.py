@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
 pytest.importorskip("small_gicp")
 
-from rooms import pose, room, scan
+from rooms import corridor, plane, pose, room, scan
 
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.sensing import Cloud, SourceSetup, TransformUnavailable
 from gpgmap_ros.sensing.lidar_source import LOST_TRACK, MAX_LOST, NO_MOTION, LidarSource
 from gpgmap_ros.sensing.messages import FrameTransform
+from gpgmap_ros.sensing.pose_source import SensorPose
 
 SECOND = 1_000_000_000
 SPEED, TURN = 2.0, 30.0
@@ -51,6 +56,15 @@ def test_poses_are_those_of_the_sensor_and_of_the_robot() -> None:
     assert lidar.newest() == round(0.7 * SECOND)
 
 
+def test_what_a_registration_adds_to_the_drift_is_stated() -> None:
+    odometry = source()
+    assert odometry.locate(cloud(0.0)).step_covariance is None, "the first cloud is registered to none"
+    step = odometry.locate(cloud(0.1)).step_covariance
+    assert step is not None
+    assert (np.linalg.eigvalsh(step) > 0.0).all()
+    assert np.sqrt(step[0, 0]) < 0.1
+
+
 def test_after_enough_lost_clouds_another_drive_begins_in_its_own_frame() -> None:
     lidar = source()
     for k in range(3):
@@ -70,6 +84,45 @@ def test_after_enough_lost_clouds_another_drive_begins_in_its_own_frame() -> Non
     (ended,) = lidar.breaks
     assert ended.reason == f"LiDAR odometry lost track for {MAX_LOST} clouds"
     assert lidar.locate(cloud(0.1 * (4 + MAX_LOST))).drive == 1
+
+
+@contextmanager
+def losses_kept(found: list[TransformUnavailable]) -> Iterator[None]:
+    try:
+        yield
+    except TransformUnavailable as error:
+        found.append(error)
+
+
+def blank_wall(rng: np.random.Generator) -> Array:
+    return plane([4, -20, -5], [0, 40, 0], [0, 0, 12], 6000, rng)
+
+
+def sky(rng: np.random.Generator) -> Array:
+    return rng.uniform([3.0, -1.0, 8.0], [5.0, 1.0, 12.0], (40, 3))  # a bird or two
+
+
+@pytest.mark.parametrize(
+    ("scene", "why"),
+    [(corridor, "fixes its position to"), (blank_wall, "fixes its position to"), (sky, "points, 100 needed")],
+)
+def test_a_place_that_does_not_fix_the_motion_is_noticed_and_the_drive_is_split(scene: Any, why: str) -> None:
+    lidar = source()
+    for k in range(2):
+        lidar.locate(cloud(0.1 * k))
+    rng = np.random.default_rng(0)
+    lost: list[TransformUnavailable] = []
+    outcomes: list[SensorPose] = []
+    for k in range(2, 6 + MAX_LOST):
+        points = scan(scene(rng), pose(0.1 * k, 0.0, 0.0), rng)
+        seen = Cloud(round(0.1 * k * SECOND), "lidar", points[:: max(1, len(points) // 1500)])
+        with losses_kept(lost):
+            outcomes.append(lidar.locate(seen))
+    assert len(lost) >= MAX_LOST + 2
+    assert {error.reason for error in lost} == {LOST_TRACK}
+    assert why in str(lost[-1])
+    assert lidar.breaks
+    assert all(item.covariance is None for item in outcomes), "first clouds of drives, which claim no motion"
 
 
 def test_a_single_lost_cloud_ends_nothing() -> None:

@@ -77,7 +77,7 @@ def test_every_source_of_the_configuration_is_in_the_table() -> None:
     (setting,) = [item for item in settings(Config()) if item.name == "pose_source"]
     assert setting.value in SOURCES
     assert set(SOURCES) == set(DESCRIPTIONS)
-    with pytest.raises(ValueError, match="choose one of tf, odometry, lidar, still"):
+    with pytest.raises(ValueError, match="choose one of tf, odometry, lidar, lidar_inertial, still"):
         make_source("gps", setups()["live"])
 
 
