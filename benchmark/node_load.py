@@ -60,7 +60,9 @@ def run(
     slow_subscriber: bool,
     speed: float = 0.5,
     parameters: tuple[str, ...] = (),
+    publisher: tuple[str, ...] = (),
 ) -> Result:
+    """publisher: more options of _cloud_publisher.py"""
     with tempfile.TemporaryDirectory() as folder:
         logs = Path(folder)
         environment = isolated_ros_environment(logs)
@@ -81,21 +83,21 @@ def run(
             "recorder", [*module, "gpgmap_ros.nodes.map_recorder", NODE, "--out", str(logs / "map.npz")],
             environment, logs / "recorder.log",
         )  # fmt: skip
-        publisher = None
+        sender = None
         try:
             recorder.next_event(60.0)
             wait_for_node(recorder)
             before = processor_time(node.pid)
-            publisher = Child(
+            sender = Child(
                 "publisher", [*module, "benchmark._cloud_publisher", "--rate", str(rate), "--points", str(points),
-                              "--seconds", str(seconds), "--speed", str(speed)],
+                              "--seconds", str(seconds), "--speed", str(speed), *publisher],
                 environment, logs / "publisher.log",
             )  # fmt: skip
-            maps, diagnostics, memory = follow(node, recorder, publisher, seconds, slow_subscriber)
-            sent = publisher.next_event(60.0)["sent"]
+            maps, diagnostics, memory = follow(node, recorder, sender, seconds, slow_subscriber)
+            sent = sender.next_event(60.0)["sent"]
             cpu = processor_time(node.pid) - before
         finally:
-            for child in (publisher, recorder, node):
+            for child in (sender, recorder, node):
                 if child is not None:
                     child.stop()
     latency = [wall - stamp / 1e9 for stamp, wall in maps[len(maps) // 10 :]]  # after warming up

@@ -18,6 +18,7 @@ from tf2_msgs.msg import TFMessage
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.nodes.health import Warnings, incompatible_qos_warning
+from gpgmap_ros.nodes.input_qos import overridable
 from gpgmap_ros.nodes.messages import time_message, transform_message
 from gpgmap_ros.nodes.pose_inputs import STATIC_TF_QOS
 from gpgmap_ros.sensing import PoseSource
@@ -50,7 +51,7 @@ class Georeferencing:
         self._topic = node.resolve_topic_name("gps/fix")
         events = incompatible_qos_warning(warnings, self._topic, "match the publisher's QoS")
         self._subscription = node.create_subscription(
-            NavSatFix, "gps/fix", self._on_fix, FIX_QOS, event_callbacks=events
+            NavSatFix, "gps/fix", self._on_fix, **overridable(FIX_QOS), event_callbacks=events
         )
         self._pose = node.create_publisher(NavSatFix, "~/geo_pose", 10)
         self._tf = (

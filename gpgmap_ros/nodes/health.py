@@ -10,6 +10,7 @@ from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import qos_policy_name_from_kind
 
+from gpgmap_ros.sensing.livox import LIVOX_TYPES
 from gpgmap_ros.sensing.pose_filter import PROBLEM_PERIOD
 from gpgmap_ros.slam.metrics import DROPPED, Metrics
 
@@ -118,7 +119,7 @@ class InputWatch:
                 sorted({f"{item.node_namespace.rstrip('/')}/{item.node_name}" for item in publishers})
             )
             types = {item.topic_type for item in publishers}
-            if CLOUD_TYPE not in types:
+            if not types & {CLOUD_TYPE, *LIVOX_TYPES}:
                 return f"'{topic}' carries {', '.join(sorted(types))} from {names}, not {CLOUD_TYPE}: remap `points`"
             return f"no cloud on '{topic}' for {silence:.0f} s, though {names} publishes it: is the sensor running?"
         others = sorted(name for name, types in self._node.get_topic_names_and_types() if CLOUD_TYPE in types)

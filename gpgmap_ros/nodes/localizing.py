@@ -80,6 +80,7 @@ class Localizing:
             "status": state.status,
             "probability": f"{state.probability:.4f}",
             "fixes": str(self.localization.localizer.fixes),
+            "comparisons under way": str(self.localization.unfinished),
             "way in this drive (m)": f"{self.localization.driven:.1f}",
             "submaps of the map": str(len(self._session.ids)),
         }

@@ -49,6 +49,7 @@ from gpgmap_ros.slam.closure_messages import (
 )
 from gpgmap_ros.slam.closure_process import ClosureProcess
 from gpgmap_ros.slam.metrics import Metrics
+from gpgmap_ros.slam.shared_submaps import Received
 
 ANSWER_WITHIN = 0.3  # seconds that reject_closure waits for the process: clouds wait for no longer than that
 MARKER_SHARE = 0.04  # size of a dot over that of a submap
@@ -73,6 +74,8 @@ class LoopClosing:
     ) -> None:
         self._node, self._config, self._reject_name = node, config, reject
         self._store, self._joined = store, set[int]()
+        self._shared: dict[int, str] = {}  # topics of other robots, by the session of their submaps
+        self._shared_ids: dict[int, int] = {}
         self._metrics, self._warnings, self._process = metrics, warnings, process
         self._T_map_odom = np.eye(4)
         self._stamps: dict[int, int] = {}
@@ -104,6 +107,15 @@ class LoopClosing:
     def expect(self, submap: Submap) -> None:
         """A submap is finished and will be compared: messages about it carry its stamp."""
         self._stamps[submap.id] = submap.last_stamp
+
+    def on_shared(self, topic: str, received: Received) -> None:
+        """A submap of another robot has come, and will be compared. topic: where it came from"""
+        if received.session not in self._shared:
+            self._node.get_logger().info(f"the first submap on '{topic}' is here: number {received.id}")
+        self._shared[received.session], self._shared_ids[received.id] = topic, received.session
+        self.expect(received.submap)
+        if received.not_written:
+            self._warnings.warn("submap not stored", received.not_written)
 
     def stop(self) -> None:
         """End the process; what it did not get to is done in the next run, from the folder."""
@@ -184,8 +196,17 @@ class LoopClosing:
         self._want_global_map()
 
     def _tell_session(self, a: int, b: int) -> None:
-        """Say which earlier session this drive has joined, once for each."""
-        known = {} if self._store is None else self._store.sessions()
+        """Say which earlier session, or which other robot, this drive has joined, once for each."""
+        known = self._shared_ids if self._store is None else {**self._store.sessions(), **self._shared_ids}
+        for one, other in ((a, b), (b, a)):
+            session = known.get(one, -1)
+            if session in self._shared and known.get(other) not in self._shared:
+                if session not in self._joined:
+                    self._joined.add(session)
+                    text = f"this drive is joined to that of the robot on '{self._shared[session]}'"
+                    self._status.joined.append(text)
+                    self._node.get_logger().info(text)
+                return
         earlier, own = known.get(a), known.get(b)
         if earlier is None or own is None or earlier == own or earlier in self._joined:
             return

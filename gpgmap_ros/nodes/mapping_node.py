@@ -1,8 +1,8 @@
 """mapping_node: point clouds and poses in, GPGMaps out.
 
-A lifecycle node that starts by itself. Subscribes to the cloud topics (sensor_msgs/PointCloud2) and, as `pose_source`
-says, to /tf or `odometry` (nav_msgs/Odometry); publishes the topics of `outputs.OUTPUTS` below its name, and
-/diagnostics. The SLAM loop is in gpgmap_ros.slam; mapping_run.py connects it to the topics.
+A lifecycle node that starts by itself. Subscribes to the cloud topics (cloud_inputs.py) and, as `pose_source` says, to
+/tf or `odometry` (nav_msgs/Odometry); publishes the topics of `outputs.OUTPUTS` below its name, and /diagnostics. The
+SLAM loop is in gpgmap_ros.slam; mapping_run.py connects it to the topics.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from rclpy.duration import Duration
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
-from rclpy.qos import qos_profile_sensor_data
 from rclpy.signals import SignalHandlerOptions
-from rclpy.subscription import Subscription
 from sensor_msgs.msg import PointCloud2
 from std_srvs.srv import SetBool, Trigger
 from threadpoolctl import threadpool_limits
@@ -32,14 +30,15 @@ from gpgmap_ros.config import Config, ConfigError
 from gpgmap_ros.memory import limit_malloc_arenas
 from gpgmap_ros.nodes import parameters
 from gpgmap_ros.nodes.abandoned_memory import remove_abandoned_segments
+from gpgmap_ros.nodes.cloud_inputs import CloudInputs
 from gpgmap_ros.nodes.cloud_order import BEHIND
 from gpgmap_ros.nodes.diagnostics import Diagnostics
 from gpgmap_ros.nodes.guarded_node import GuardedNode
-from gpgmap_ros.nodes.health import InputWatch, UseWatch, Warnings, incompatible_qos_warning
+from gpgmap_ros.nodes.health import InputWatch, UseWatch, Warnings
 from gpgmap_ros.nodes.lifecycle import refuse_invalid_transitions, release_state_machine, succeeds
 from gpgmap_ros.nodes.map_folder import lock_map_folder
 from gpgmap_ros.nodes.map_services import MapServices
-from gpgmap_ros.nodes.mapping_run import MappingRun, map_folder_of
+from gpgmap_ros.nodes.mapping_run import MappingRun, compile_loops, map_folder_of
 from gpgmap_ros.nodes.security import SecurityError, security_errors
 from gpgmap_ros.nodes.signals import SignalGuard
 from gpgmap_ros.nodes.worker import WaitingCloud
@@ -54,9 +53,12 @@ AFTER_FAILURE = 0.01  # seconds: an executor that fails at each step must not ta
 
 
 class MappingNode(GuardedNode):
-    """Configured: the map and its publishers exist. Active: clouds come in."""
+    """Configured: the map and its publishers exist. Active: clouds come in.
 
-    def __init__(self) -> None:
+    signals: may interrupt the compilation at a first start
+    """
+
+    def __init__(self, signals: SignalGuard) -> None:
         super().__init__("mapping_node", automatically_declare_parameters_from_overrides=True)
         self.config: Config = parameters.declare(self)
         self.add_on_set_parameters_callback(self._on_parameters)
@@ -64,8 +66,8 @@ class MappingNode(GuardedNode):
         self._metrics, self._warnings = Metrics(), Warnings(self)
         self._run: MappingRun | None = None  # from configure to cleanup
         self._folder: FolderLock | None = None
-        self._paused = False
-        self._clouds: list[Subscription] = []
+        self._signals, self._paused = signals, False
+        self._clouds: CloudInputs | None = None  # while active
         self._watch: InputWatch | None = None
         self.create_service(Trigger, "~/reset", self._on_reset)
         self.create_service(SetBool, "~/pause", self._on_pause)
@@ -92,6 +94,8 @@ class MappingNode(GuardedNode):
     def on_configure(self, state: LifecycleState) -> None:
         self._folder = lock_map_folder(self, map_folder_of(self.config))
         try:
+            with self._signals.interruptible():
+                compile_loops(self, self.config)
             self._run = MappingRun(
                 self, self.config, lambda: self.config.closure.reject, self._metrics, self._warnings
             )
@@ -103,20 +107,8 @@ class MappingNode(GuardedNode):
     def on_activate(self, state: LifecycleState) -> None:
         assert self._run is not None
         self._run.worker.start()
-        for topic in self.config.points_topics:
-            name = self.resolve_topic_name(topic)
-            self._clouds.append(
-                self.create_subscription(
-                    PointCloud2,
-                    topic,
-                    lambda message, name=name: self._receive(message, name),
-                    qos_profile_sensor_data,
-                    event_callbacks=incompatible_qos_warning(
-                        self._warnings, name, "match the publisher's QoS"
-                    ),
-                )
-            )
-        names = [subscription.topic_name for subscription in self._clouds]
+        self._clouds = CloudInputs(self, self._warnings, self.config.points_topics, self._receive)
+        names = self._clouds.topics
         self._watch, self._use = InputWatch(self, names), UseWatch(self._metrics)
         self.get_logger().info(
             f"mapping {', '.join(repr(name) for name in names)} into '{self.config.map_frame}',"
@@ -152,10 +144,9 @@ class MappingNode(GuardedNode):
         release_state_machine(self)
 
     def _stop_input(self) -> None:
-        for subscription in self._clouds:
-            self.destroy_subscription(subscription)
-        self._clouds.clear()
-        self._watch = None
+        if self._clouds is not None:
+            self._clouds.destroy()
+        self._clouds = self._watch = None
         if self._run is not None:
             self._run.stop_worker()
 
@@ -166,7 +157,7 @@ class MappingNode(GuardedNode):
 
     # ------------------------------------------------ topics, parameters, services: in the executor's thread
 
-    def _receive(self, message: PointCloud2, topic: str) -> None:
+    def _receive(self, message: PointCloud2 | bytes, topic: str) -> None:
         self._metrics.count("clouds received")
         if self._watch is not None:
             self._watch.heard(topic)
@@ -223,6 +214,8 @@ class MappingNode(GuardedNode):
         problems: dict[str, str] = {}
         values, run = self._diagnostics.process_values(), self._run
         more: list[DiagnosticStatus] = []
+        if self._clouds is not None:
+            problems |= self._clouds.follow_types()
         if run is not None:
             if self._watch is not None:
                 problems |= self._watch.problems() | self._use.problems() | run.inputs.problems()
@@ -256,17 +249,14 @@ def _run() -> int:
         rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
     signals, node = SignalGuard(), None
     try:
-        # not interrupted: half a node cannot be destroyed, and its shared memory would stay
         with security_errors():
-            node = MappingNode()
+            node = MappingNode(signals)
         if freed:
             node.get_logger().info(
                 f"{freed / 1e6:.0f} MB of shared memory freed that killed processes had left"
             )
-        signals.patient = False
-        if node.config.autostart and not signals.asked and not node.start():
-            return 1
-        signals.patient = True
+        if node.config.autostart and not node.start():
+            return 0 if signals.asked else 1
         _spin(node, signals)
     except ConfigError as error:
         print(f"mapping_node: {error}", file=sys.stderr)
@@ -274,7 +264,6 @@ def _run() -> int:
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     finally:
-        signals.patient = True
         if node is not None:
             node.close()
             node.destroy_node()

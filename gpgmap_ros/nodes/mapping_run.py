@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from gpgmap_ros.compilation import compilation_told
 from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.memory import give_back
 from gpgmap_ros.nodes.cloud_intake import CloudIntake
 from gpgmap_ros.nodes.georeferencing import Georeferencing
 from gpgmap_ros.nodes.guarded_node import GuardedNode
@@ -17,17 +18,27 @@ from gpgmap_ros.nodes.odometry_tf import OdometryTf
 from gpgmap_ros.nodes.outputs import MapPublishers
 from gpgmap_ros.nodes.pose_inputs import PoseInputs
 from gpgmap_ros.nodes.result_publisher import ResultPublisher
+from gpgmap_ros.nodes.submap_sharing import SubmapReceiver, SubmapSender
 from gpgmap_ros.nodes.worker import WaitingCloud, Worker
 from gpgmap_ros.sensing.waiting import DroppedCloud, LocatedCloud, PoseQueue
 from gpgmap_ros.slam import CloudReport, Executors, MappingPipeline, Slam, Step
 from gpgmap_ros.slam.closure_process import ClosureProcess
 from gpgmap_ros.slam.metrics import Metrics
+from gpgmap_ros.slam.shared_submaps import SharedSubmaps
+
+
+def compile_loops(node: GuardedNode, config: Config) -> None:
+    """Compile what a run with these settings needs, which at a first start takes a while: its log says so."""
+    with compilation_told(node.get_logger().info):
+        MappingPipeline(with_settings(config, {"map_folder": ""})).warm_up()
+    give_back()  # what the trial left would stay with the process
 
 
 class MappingRun:
     """One run of the SLAM loop on the topics of a robot.
 
-    The executor's thread only receives; the worker's thread waits for poses, fuses clouds and solves the map.
+    The executor's thread only receives; of the worker's threads one waits for poses and fuses clouds, the other solves
+    the map.
     reject: what the parameter closure.reject is now
     """
 
@@ -41,10 +52,9 @@ class MappingRun:
     ) -> None:
         self._node, self._metrics, self._warnings = node, metrics, warnings
         self._said: set[str] = set()
-        with compilation_told(node.get_logger().info):
-            MappingPipeline(with_settings(config, {"map_folder": ""})).warm_up()
         self.inputs = PoseInputs(node, warnings, config)
         self.localizing: Localizing | None = None
+        self._receiver: SubmapReceiver | None = None
         outputs = MapPublishers(node, self.publish_again)
         try:
             self._start_loop(config, outputs, reject)
@@ -73,7 +83,8 @@ class MappingRun:
         self.worker: Worker[LocatedCloud] = Worker(
             self._intake.prepare,
             self._fuse,
-            lambda: self.results.publish_map(self.slam.mapping),
+            self._publish_map,
+            lambda: self.slam.mapping.wants_surface,
             lambda cloud: self.drop(
                 "queue_full", "clouds come faster than they are mapped; the oldest goes first"
             ),
@@ -81,8 +92,8 @@ class MappingRun:
             config.queue_size,
             1.0 / config.publish_rate,
         )
+        store = self.slam.mapping.submaps
         if isinstance(self.slam.closures, ClosureProcess):
-            store = self.slam.mapping.submaps
             closing = LoopClosing(
                 self._node, config, self.slam.closures, reject, self._metrics, self._warnings, store
             )
@@ -94,6 +105,20 @@ class MappingRun:
                 self._node, config, self.inputs.source, self._warnings
             )
 
+        self._share_submaps(config)
+
+    def _share_submaps(self, config: Config) -> None:
+        """Send submaps to other robots, and receive those of the robots that are named."""
+        store, closing = self.slam.mapping.submaps, self.results.closing
+        if config.submap.enabled:
+            self.results.sharing = SubmapSender(self._node, store, self._metrics, self._warnings)
+        topics = tuple(name for name in config.submaps if name)
+        if topics and closing is not None:
+            shared = SharedSubmaps(config, self.slam.add_shared, store)
+            self._receiver = SubmapReceiver(
+                self._node, topics, shared, closing.on_shared, self._metrics, self._warnings
+            )
+
     # ------------------------------------------------ in the executor's thread
 
     def put(self, cloud: WaitingCloud) -> None:
@@ -102,6 +127,8 @@ class MappingRun:
 
     def reconfigure(self, config: Config) -> None:
         """Go on with other settings; ConfigError, and nothing changes, where that is not possible."""
+        if self.localizing is not None:
+            config = loop_config(config)
         with self.worker.between_steps():
             self.slam.mapping.reconfigure(config)
             self.slam.poses.patience = config.transform_timeout
@@ -140,21 +167,30 @@ class MappingRun:
     def end(self, ended_by: str) -> None:
         """End the submap that is being made, and wait until all that have ended are stored and sent."""
         self.results.stop_sending()
+        if self._receiver is not None:
+            self._receiver.close()
         if self.results.closing is not None:
             self.results.closing.stop()  # what it has not compared it will find in the folder
         if self.localizing is not None:
             self.localizing.stop()
         self.slam.end(ended_by, wait_for_closures=False)
+        if self.results.sharing is not None:
+            self.results.sharing.close()
 
     def destroy(self) -> None:
         if self._odometry_tf is not None:
             self._odometry_tf.destroy()
         if self.localizing is not None:
             self.localizing.destroy()
+        if self._receiver is not None:
+            self._receiver.destroy()
         self.results.destroy()
         self.inputs.destroy()
 
-    # ------------------------------------------------ in the worker's thread
+    # ------------------------------------------------ in the worker's threads
+
+    def _publish_map(self, due: bool) -> None:
+        self.results.publish_map(self.slam.mapping, self.worker.between_steps(), due)
 
     def _fuse(self, located: LocatedCloud) -> bool:
         """Put a cloud into the map; whether that changed it."""

@@ -16,6 +16,7 @@ from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.nodes.health import RefusedLoops, Warnings, incompatible_qos_warning
+from gpgmap_ros.nodes.input_qos import overridable
 from gpgmap_ros.nodes.tf2_buffer import Tf2Buffer
 from gpgmap_ros.sensing import SourceSetup, TransformBuffer, make_source
 from gpgmap_ros.sensing.messages import (
@@ -97,7 +98,9 @@ class PoseInputs:
     ) -> None:
         events = incompatible_qos_warning(self._warnings, self._node.resolve_topic_name(topic), remedy)
         self._subscriptions.append(
-            self._node.create_subscription(message_class, topic, callback, qos, event_callbacks=events)
+            self._node.create_subscription(
+                message_class, topic, callback, **overridable(qos), event_callbacks=events
+            )
         )
 
     def _insert_transforms(self, message: TFMessage, static: bool, topic: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from contextlib import AbstractContextManager
 
 from rclpy.node import Node
 
@@ -12,6 +13,7 @@ from gpgmap_ros.nodes.health import Warnings
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.map_sender import MapSender
 from gpgmap_ros.nodes.outputs import MapPublishers
+from gpgmap_ros.nodes.submap_sharing import SubmapSender
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 from gpgmap_ros.slam import MappingPipeline, SlamListener
 from gpgmap_ros.slam.closure_messages import Answer, Update
@@ -25,7 +27,7 @@ class ResultPublisher(SlamListener):
     """From configure to cleanup.
 
     outputs: publishers of maps and submaps; closing: publishers of loop closures, None where those are off
-    georeferencing: by GPS, None where that is off
+    georeferencing: by GPS, None where that is off; sharing: sends submaps to other robots, None where there are none
     coverage: share of the last map that is known; not_written: why the last submap is not on the disk, or empty
     """
 
@@ -36,29 +38,50 @@ class ResultPublisher(SlamListener):
         self._metrics, self._warnings = metrics, warnings
         self.closing: LoopClosing | None = None
         self.georeferencing: Georeferencing | None = None
+        self.sharing: SubmapSender | None = None
         self.coverage: float | None = None
         self.not_written = ""
         self._map: GPGMap | None = None
+        """As it was last solved; None where it has changed since."""
+        self._state = object()
+        """Of the map of the moment: another one after each change."""
         self._sender: MapSender[GPGMap] = MapSender(self._send, self._on_unsent)
 
     def invalidate_map(self) -> None:
         """The map has changed since it was solved."""
-        self._map = None
+        self._map, self._state = None, object()
 
     def forget_map(self) -> None:
         """The map is no more: none of it goes out from now on."""
-        self._map = None
+        self.invalidate_map()
         self._sender.forget()
 
-    def publish_map(self, mapping: MappingPipeline) -> None:
-        """Solve the map, if somebody listens, and have it sent."""
-        if not self._outputs.has_subscribers():
+    def publish_map(
+        self, mapping: MappingPipeline, between_steps: AbstractContextManager[object], due: bool
+    ) -> None:
+        """Solve the map, if it is due and somebody listens or if clouds want to be compared with it, and have it sent.
+
+        between_steps: held only to take what is to be solved and to give back what came of it: clouds go on meanwhile
+        """
+        due = due and self._outputs.has_subscribers()
+        with between_steps:
+            if self._map is not None:
+                if due:
+                    self._sender.put(self._map)
+                return
+            task = mapping.map_to_solve() if due or mapping.wants_surface else None
+            state = self._state
+        if task is None:
             return
-        if self._map is None:
-            with self._metrics.timed("solving"):
-                self._map = mapping.gpgmap()
-        if self._map is not None:
-            self._sender.put(self._map)
+        with self._metrics.timed("solving"):
+            solved = task.solve()
+        with between_steps:
+            if not mapping.look_at(solved):
+                return  # the map is another one now
+            if state is self._state:
+                self._map = solved.gpgmap
+            if due:
+                self._sender.put(solved.gpgmap)
 
     def _send(self, gpgmap: GPGMap) -> None:
         """Build the messages of a map and publish them; in the sender's thread."""
@@ -87,6 +110,8 @@ class ResultPublisher(SlamListener):
             self._outputs.publish_submap(submap, self._map_frame)
             if self.closing is not None:
                 self.closing.expect(submap)
+            if self.sharing is not None:
+                self.sharing.add(submap, stored=not error)
             if submap.ended_by in UNFINISHED and not error:
                 self._node.get_logger().info(
                     f"the unfinished submap is kept as number {submap.id} ({submap.ended_by})"
@@ -114,6 +139,8 @@ class ResultPublisher(SlamListener):
 
     def destroy(self) -> None:
         self.stop_sending()
+        if self.sharing is not None:
+            self.sharing.destroy()
         if self.closing is not None:
             self.closing.destroy()
         if self.georeferencing is not None:

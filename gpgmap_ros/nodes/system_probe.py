@@ -13,10 +13,14 @@ from tf2_msgs.msg import TFMessage
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.diagnostics import GOOD, NOTE, WRONG, Finding
+from gpgmap_ros.nodes.cloud_inputs import how_to_read, message_class_of
+from gpgmap_ros.nodes.health import CLOUD_TYPE
+from gpgmap_ros.sensing import CloudError
+from gpgmap_ros.sensing.livox import LIVOX_TYPES, parse_livox
 from gpgmap_ros.sensing.messages import nanoseconds
 from gpgmap_ros.sensing.transform_buffer import frame_name
 
-CLOUD = "sensor_msgs/msg/PointCloud2"
+CLOUD_TYPES = (CLOUD_TYPE, *LIVOX_TYPES)
 ODOMETRY = "nav_msgs/msg/Odometry"
 TRANSFORMS = "tf2_msgs/msg/TFMessage"
 OUTPUT = "/elevation"  # by this topic of its own a mapping node is recognised
@@ -28,6 +32,8 @@ class Probe(Node):
     def __init__(self) -> None:
         super().__init__("gpgmap_doctor")
         self.clouds: dict[str, list[tuple[float, int, str, int]]] = {}
+        self.not_installed: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
         self.parents: dict[str, str] = {}
         self.moving: set[str] = set()
         self._trees: set[str] = set()
@@ -52,22 +58,43 @@ class Probe(Node):
             if not static:
                 self.moving.add(frame_name(item.child_frame_id))
 
-    def listen(self, topic: str) -> None:
-        if topic not in self.clouds:
-            seen = self.clouds[topic] = []
-            self.create_subscription(
-                PointCloud2,
-                topic,
-                lambda message: seen.append(
-                    (
-                        time.time(),
-                        nanoseconds(message.header.stamp),
-                        frame_name(message.header.frame_id),
-                        message.width * message.height,
-                    )
-                ),
-                qos_profile_sensor_data,
-            )
+    def published_clouds(self) -> Iterator[tuple[str, str]]:
+        """Topics and types of clouds by who publishes them: who listens may ask for another type."""
+        for topic, types in self.get_topic_names_and_types():
+            if topic.endswith("/surface") or not set(types) & set(CLOUD_TYPES):
+                continue
+            sent = {item.topic_type for item in self.get_publishers_info_by_topic(topic)}
+            yield from ((topic, name) for name in CLOUD_TYPES if name in sent)
+
+    def listen(self, topic: str, type_name: str) -> None:
+        """To a topic of clouds; to one whose messages are not installed nothing can."""
+        if topic in self.clouds or topic in self.not_installed:
+            return
+        message_class = PointCloud2 if type_name == CLOUD_TYPE else message_class_of(type_name)
+        if message_class is None:
+            self.not_installed[topic] = type_name
+            return
+        self.clouds[topic] = []
+        self.create_subscription(
+            message_class,
+            topic,
+            lambda message: self._cloud(topic, message),
+            qos_profile_sensor_data,
+            raw=type_name != CLOUD_TYPE,
+        )
+
+    def _cloud(self, topic: str, message: PointCloud2 | bytes) -> None:
+        arrived = time.time()
+        if isinstance(message, bytes):
+            try:
+                livox = parse_livox(message)
+            except CloudError as error:
+                self.unreadable[topic] = str(error)
+                return
+            header, size = livox.header, len(livox.points)
+        else:
+            header, size = message.header, message.width * message.height
+        self.clouds[topic].append((arrived, nanoseconds(header.stamp), frame_name(header.frame_id), size))
 
     def of_type(self, type_name: str) -> list[str]:
         return sorted(name for name, types in self.get_topic_names_and_types() if type_name in types)
@@ -89,9 +116,8 @@ def system_findings(config: Config, seconds: float) -> list[Finding]:
             rclpy.spin_once(probe, timeout_sec=0.1)
             for topic in probe.of_type(TRANSFORMS):
                 probe.listen_to_transforms(topic)
-            for topic in probe.of_type(CLOUD):
-                if not topic.endswith("/surface"):
-                    probe.listen(topic)
+            for topic, type_name in probe.published_clouds():
+                probe.listen(topic, type_name)
         return list(findings(probe, config, seconds))
     finally:
         rclpy.try_shutdown()
@@ -108,7 +134,9 @@ def findings(probe: Probe, config: Config, seconds: float) -> Iterator[Finding]:
     yield Finding("system", GOOD, f"{len(nodes)} nodes: {', '.join(sorted(set(nodes)))}")
     yield from mapping_nodes(probe)
     topics = [topic for topic in probe.clouds if probe.count_publishers(topic)]
-    if not topics:
+    for topic, type_name in probe.not_installed.items():
+        yield Finding("clouds", WRONG, f"{topic} carries {type_name}", how_to_read(type_name))
+    if not topics and not probe.not_installed:
         yield Finding("clouds", WRONG, "nobody publishes point clouds", "start the sensor's driver")
     for topic in topics:
         yield from cloud_topic(probe, topic, config, seconds)
@@ -141,11 +169,16 @@ def cloud_topic(probe: Probe, topic: str, config: Config, seconds: float) -> Ite
         who = f"{item.node_namespace.rstrip('/')}/{item.node_name}"
         yield Finding("clouds", GOOD, f"{topic} from {who}, {'reliable' if reliable else 'best effort'}")
     seen = probe.clouds[topic]
-    if not seen:
+    if topic in probe.unreadable:
+        yield Finding(
+            "clouds", WRONG, f"{topic}: {probe.unreadable[topic]}", "its driver has other messages than ours"
+        )
+    elif not seen:
         yield Finding(
             "clouds", WRONG, f"{topic} is announced, but nothing came in {seconds:.0f} s",
             "is the sensor running? Large clouds sent best effort are lost by Fast DDS's defaults: see docs/ros.md",
         )  # fmt: skip
+    if not seen:
         return
     arrival, stamp, frame, size = seen[-1]
     yield Finding("clouds", GOOD, f"{topic}: {len(seen) / seconds:.1f} Hz, {size:,} points, frame '{frame}'")

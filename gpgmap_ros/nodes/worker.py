@@ -1,6 +1,6 @@
-"""The thread that does the work: clouds wait in a short queue, are fused one by one, and the map goes out when due.
+"""The threads that do the work: clouds wait in a short queue and are fused one by one; beside it the map is solved.
 
-Callbacks of the executor only put clouds in; they never wait for the solver.
+Callbacks of the executor only put clouds in; neither they nor the clouds wait for the solver.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpgmap_ros.nodes.publication_schedule import PublicationSchedule
 Ready = TypeVar("Ready")
 
 
-PATIENCE = 3.0  # while clouds wait, publishing takes a third of the time at most
+PATIENCE = 3.0  # while more than one cloud waits, publishing takes a third of the time at most
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,14 @@ class WaitingCloud:
 
 
 class Worker(Generic[Ready]):
-    """Runs `prepare` and `fuse` for each cloud, and `publish` as PublicationSchedule says while there is news.
+    """Runs `prepare` and `fuse` for each cloud, and in a second thread `publish` as PublicationSchedule says.
 
     prepare: makes a WaitingCloud ready, waiting for its pose if need be; None if it can't be used. Nobody is kept
         waiting meanwhile: the executor must be free to receive that pose.
     fuse: takes what `prepare` made; True if it changed the map.
-    publish: sends the map out.
+    publish: solves the map while there is news, and sends it out if it is given True; else only the gate needs it.
+        Whatever of it must not happen while a cloud is fused is done with `between_steps`.
+    hurry: whether the map is to be solved although none is due to go out
     shed: told of a cloud that was dropped because the queue was full: the oldest goes first.
     failed: told of an exception in one of them; the work goes on with the next cloud.
     """
@@ -44,21 +46,23 @@ class Worker(Generic[Ready]):
         self,
         prepare: Callable[[WaitingCloud], Ready | None],
         fuse: Callable[[Ready], bool],
-        publish: Callable[[], None],
+        publish: Callable[[bool], None],
+        hurry: Callable[[], bool],
         shed: Callable[[WaitingCloud], None],
         failed: Callable[[Exception], None],
         queue_size: int,
         period: float,
     ) -> None:
-        self._prepare, self._fuse, self._publish = prepare, fuse, publish
+        self._prepare, self._fuse, self._publish, self._hurry = prepare, fuse, publish, hurry
         self._shed, self._failed = shed, failed
         self.queue_size, self._schedule = queue_size, PublicationSchedule(period)
         self._queue: deque[WaitingCloud] = deque()
         self._wake = threading.Condition()
         self._busy = threading.RLock()
         self._changed = self._asked = self._closing = False
+        self._fresh = False  # a cloud has been fused since the map was last solved
         self._cost = 0.0  # seconds that the last publication took
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     @property
     def period(self) -> float:
@@ -71,23 +75,27 @@ class Worker(Generic[Ready]):
 
     def start(self) -> None:
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="mapping", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=work, name=name, daemon=True)
+            for name, work in (("mapping", self._fuse_clouds), ("solving", self._publish_maps))
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, interrupt: Callable[[], None] = lambda: None) -> None:
-        """End the thread after the step that it is in; what waits is forgotten.
+        """End the threads after the steps that they are in; what waits is forgotten.
 
-        interrupt: ends the waiting in `prepare`; called until the thread has ended
+        interrupt: ends the waiting in `prepare`; called until the threads have ended
         """
         with self._wake:
             self._closing = True
             self._queue.clear()
             self._wake.notify_all()
-        if self._thread is not None:
-            while self._thread.is_alive():
+        for thread in self._threads:
+            while thread.is_alive():
                 interrupt()
-                self._thread.join(0.05)
-            self._thread = None
+                thread.join(0.05)
+        self._threads = []
 
     def put(self, cloud: WaitingCloud) -> None:
         with self._wake:
@@ -118,38 +126,59 @@ class Worker(Generic[Ready]):
     def waiting(self) -> int:
         return len(self._queue)
 
-    def _run(self) -> None:
+    # ------------------------------------------------ in the thread of the clouds
+
+    def _fuse_clouds(self) -> None:
         while True:
             with self._wake:
-                while not self._closing and not self._queue and not self._due():
+                self._wake.wait_for(lambda: self._closing or self._queue)
+                if self._closing:
+                    return
+                cloud = self._queue.popleft()
+            try:
+                ready = self._prepare(cloud)
+                if ready is None:
+                    continue
+                with self._busy:
+                    changed = self._fuse(ready)
+            except Exception as error:  # a robot is better off with the next cloud than without a map
+                self._failed(error)
+                continue
+            if changed:
+                with self._wake:
+                    self._changed = self._fresh = True
+                    self._schedule.note_cloud(time.monotonic())
+                    self._wake.notify_all()
+
+    # ------------------------------------------------ in the thread of the maps
+
+    def _publish_maps(self) -> None:
+        while True:
+            with self._wake:
+                while not self._closing and not self._due() and not self._hurries():
                     self._wake.wait(self._time_to_publication())
                 if self._closing:
                     return
-                cloud = self._queue.popleft() if self._queue else None
+                due, start = self._due(), time.monotonic()
+                self._fresh = False
+                if due:
+                    self._changed = self._asked = False
+                    self._schedule.note_map(start)
             try:
-                ready = self._prepare(cloud) if cloud is not None else None
-                with self._busy:
-                    self._step(ready)
-            except Exception as error:  # a robot is better off with the next cloud than without a map
+                self._publish(due)
+            except Exception as error:
                 self._failed(error)
-
-    def _step(self, ready: Ready | None) -> None:
-        if ready is not None and self._fuse(ready):
-            self._changed = True
-            self._schedule.note_cloud(time.monotonic())
-        if self._due() and not self._closing:
-            self._changed = self._asked = False
-            start = time.monotonic()
-            self._schedule.note_map(start)
-            self._publish()
             self._cost = time.monotonic() - start
 
     def _due(self) -> bool:
         return self._changed and time.monotonic() >= self._next_publication()
 
+    def _hurries(self) -> bool:
+        return self._fresh and self._hurry()
+
     def _next_publication(self) -> float:
         """Later while clouds wait, so that they are fused rather than lost."""
-        at_least = PATIENCE * self._cost if self._queue else 0.0
+        at_least = PATIENCE * self._cost if len(self._queue) > 1 else 0.0
         return self._schedule.next_map(at_least, wait_for_cloud=not self._asked)
 
     def _time_to_publication(self) -> float | None:

@@ -30,8 +30,8 @@ class LocalClosures:
     def start(self) -> None:
         """There is nothing of earlier runs."""
 
-    def add(self, submap: Submap, stored: bool) -> None:
-        self.ask(Add(submap.id, submap))
+    def add(self, submap: Submap, stored: bool, own: bool = True) -> None:
+        self.ask(Add(submap.id, submap, own))
 
     def ask(self, request: Request) -> None:
         self._executor.submit(partial(self._server.serve, request))

@@ -30,10 +30,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Add:
-    """A finished submap: the one of that number in the folder, or `submap` itself where it is not stored."""
+    """A finished submap: the one of that number in the folder, or `submap` itself where it is not stored.
+
+    own: of this robot; those of others wait until there is one, so that this robot's frame is the map's
+    """
 
     id: int
     submap: Submap | None
+    own: bool = True
 
 
 @dataclass(frozen=True)

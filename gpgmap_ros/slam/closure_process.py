@@ -91,9 +91,9 @@ class ClosureProcess:
             if not self._closing and self._process is None:
                 self._spawn()
 
-    def add(self, submap: Submap, stored: bool) -> None:
-        """Have a finished submap compared with the earlier ones. stored: it is in the folder."""
-        self.ask(Add(submap.id, None if stored and self._folder is not None else submap))
+    def add(self, submap: Submap, stored: bool, own: bool = True) -> None:
+        """Have a finished submap compared with the earlier ones. stored: it is in the folder; own: of this robot"""
+        self.ask(Add(submap.id, None if stored and self._folder is not None else submap, own))
 
     def ask(self, request: Request) -> None:
         """Never waits: a thread writes to the child. A submap that is on no disk is left out where too many wait."""
@@ -113,7 +113,7 @@ class ClosureProcess:
             if self._process is None:  # it did not start, which has been said
                 return
             if isinstance(request, Add):
-                self._next_id = request.id + 1
+                self._next_id = max(self._next_id, request.id + 1)
             self._unanswered.append(request)
             self._requests.put(request)
 

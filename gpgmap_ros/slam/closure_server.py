@@ -47,6 +47,7 @@ class ClosureServer:
     def __init__(self, start: Start, answer: Callable[[Answer], None]) -> None:
         self._config, self._folder, self._before = start.config, start.folder, start.before
         self._answer = answer
+        self._held: list[Add] | None = []  # of other robots, until this one has a submap; then None
         self._store = SubmapStore(start.folder / "submaps", start.config) if start.folder else None
         self.closer = self._restore()
         self._updates = UpdateBuilder(self.closer)
@@ -129,6 +130,15 @@ class ClosureServer:
         return math.isclose(resolution, submap_mapping(self._config).resolution, rel_tol=1e-3)
 
     def _add(self, request: Add, began: float) -> None:
+        if self._held is not None and not request.own:
+            self._held.append(request)
+            return
+        held, self._held = self._held or [], None
+        for item in (request, *held):
+            self._add_now(item, began)
+            began = time.perf_counter()
+
+    def _add_now(self, request: Add, began: float) -> None:
         submap = request.submap
         if submap is None:
             assert self._store is not None
@@ -136,7 +146,7 @@ class ClosureServer:
             submap = self._store.load(request.id)
         compared = []
         if submap.id not in self.closer:  # else the folder had it when this process started
-            compared = self.closer.add(submap)
+            compared = self.closer.add(submap, request.own)
             self._keep()
         self._answer(self._updates.after(compared, began))
 

@@ -61,7 +61,7 @@ class UpdateBuilder:
         assert closer.newest is not None
         node, T = closer.node(closer.newest), closer.pose(closer.newest)
         # were one of them believed, earlier poses would have moved
-        believed = [c for c in compared if c.registered]
+        believed = [c for c in compared if c.accepted or c.registered]
         return self._update(
             compared, began, [], {node.id: T}, believed, node.stamps, T @ node.track, 0, False, False
         )  # fmt: skip

@@ -27,10 +27,12 @@ class Executors:
     """What a `Slam` makes its executors with.
 
     finalizer: solves and stores the submaps that have ended; closures: compares them
+    map_solved_beside: the map around the robot is solved in a thread of its own (see `MappingPipeline`)
     """
 
     finalizer: Callable[[Failed], Executor]
     closures: Callable[[Config, SubmapStore | None, Receive, Failed], ClosureExecutor]
+    map_solved_beside: bool = False
 
     @classmethod
     def inline(cls) -> Executors:
@@ -52,8 +54,9 @@ class Executors:
 
     @classmethod
     def process(cls) -> Executors:
-        """A thread that finishes submaps and a process that compares them: the node."""
+        """A thread that solves the map, one that finishes submaps and a process that compares them: the node."""
         return cls(
             lambda failed: ThreadExecutor("submaps", 2, failed),
             lambda config, store, receive, failed: ClosureProcess.for_store(config, store, receive),
+            map_solved_beside=True,
         )

@@ -59,6 +59,11 @@ class Localization:
         """Metres of odometry in this drive."""
         return self._driven
 
+    @property
+    def unfinished(self) -> int:
+        """Comparisons that wait or are being made."""
+        return self._executor.unfinished
+
     def pose(self) -> PoseBelief | None:
         """The robot's pose in the map at the last cloud; None unless tracking."""
         return self.stamped_pose()[1]

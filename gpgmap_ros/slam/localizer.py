@@ -56,12 +56,14 @@ class Piece:
     """The submap that is being made: its frame in the odometry, and metres driven where it began.
 
     radius: of its ground; 0 where none has been seen, and only an initial pose was given there
+    drift_variance: as of a Submap
     """
 
     key: tuple[int, int]
     T_odom_submap: Array
     driven: float
     radius: float
+    drift_variance: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,11 +187,12 @@ class Localizer:
         """Move the hypotheses to the frame of the submap, if another one has begun."""
         key = (submap.session, submap.first_stamp)
         before, radius = self._piece, footprint_of(submap.gpgmap.grid.bounds)[1]
-        self._piece = Piece(key, submap.T_map_submap, driven, radius)
+        self._piece = Piece(key, submap.T_map_submap, driven, radius, submap.drift_variance)
         if before is None or before.key == key:
             return
         T = inverse(before.T_odom_submap) @ submap.T_map_submap
-        added = self._drift.covariance(max(driven - before.driven, MIN_WAY))
+        way = self._drift.equivalent_path(max(driven - before.driven, MIN_WAY), before.drift_variance)
+        added = self._drift.covariance(way)
         for item in self._hypotheses:
             item.settle(item.belief.move(T, added))
         away = float(np.linalg.norm(T[:2, 3]))

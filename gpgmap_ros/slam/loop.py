@@ -88,7 +88,9 @@ class Slam:
         keep_trajectory: bool = True,
     ) -> None:
         self.poses, self.metrics = poses, metrics or Metrics()
-        self.mapping = MappingPipeline(config, lambda ended: self._finalizer.submit(ended))
+        self.mapping = MappingPipeline(
+            config, lambda ended: self._finalizer.submit(ended), executors.map_solved_beside
+        )
         self.drives = DriveLog(keep_trajectory)
         self.T_map_odom = np.eye(4)
         self._listener = listener or SlamListener()
@@ -137,8 +139,9 @@ class Slam:
             with self.metrics.timed("fuse"):
                 # a submap that this cloud ends goes to the finalizer, and from there to _on_submap
                 report = self.mapping.add_cloud(
-                    points, pose.T_map_sensor, cloud.stamp, covariance, pose.T_base_sensor, pose.tilt_std
-                )
+                    points, pose.T_map_sensor, cloud.stamp, covariance, pose.T_base_sensor, pose.tilt_std,
+                    pose.step_covariance,
+                )  # fmt: skip
         except ValueError as error:
             return DroppedCloud(cloud, error, pose)
         if report.cleared:
@@ -184,6 +187,16 @@ class Slam:
         self._listener.on_submap(submap, error)
         if submap is not None and self.closures is not None:
             self.closures.add(submap, stored=not error)
+
+    def add_shared(self, submap: Submap, session: int) -> tuple[Submap, str]:
+        """Have a submap of another robot compared with ours: what it is here, and why it is not on the disk if so.
+
+        session: what its drive is called here
+        """
+        adopted, error = self.mapping.adopt(submap, session)
+        if self.closures is not None:
+            self.closures.add(adopted, stored=not error, own=False)
+        return adopted, error
 
     def _on_answer(self, answer: Answer) -> None:
         """The closures of a submap are known, and with them where the robot is."""

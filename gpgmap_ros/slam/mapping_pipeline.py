@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from gpgmap_ros.mapping import ElevationMap, GPGMap
 from gpgmap_ros.mapping.cells import cell_ids
 from gpgmap_ros.mapping.clearing import VisibilityClearing
 from gpgmap_ros.mapping.filters import select_ground
-from gpgmap_ros.mapping.gate import GateResult, InnovationGate, PosteriorSnapshot
+from gpgmap_ros.mapping.gate import GateResult, InnovationGate, PosteriorSnapshot, take_snapshot
 from gpgmap_ros.mapping.map_file import LoadedMap, load_map, save_map
 from gpgmap_ros.mapping.model import warm_up, with_model_of
 from gpgmap_ros.mapping.noise import (
@@ -32,6 +33,7 @@ from gpgmap_ros.mapping.noise import (
 from gpgmap_ros.mapping.plausible import check_pose
 from gpgmap_ros.mapping.submap_store import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder, submap_mapping
+from gpgmap_ros.slam.map_solving import MapToSolve, SolvedMap
 from gpgmap_ros.storage.archive import ArchiveError, archive_path
 
 NANOSECONDS = 1_000_000_000
@@ -83,14 +85,21 @@ class EndedSubmap:
 class MappingPipeline:
     """Fuses clouds into one elevation map in `config.map_frame`, around the robot. For one thread at a time.
 
+    solved_beside: the map is solved in another thread, which calls `map_to_solve` and `look_at` between the other
+    methods; without it the map is solved by `gpgmap`, and whenever clouds need a newer surface to be compared with
     later: takes each submap that has ended, to complete them in order in another thread; without it a submap is
     completed at once, while the cloud waits
     submaps: the finished submaps, in the folder `submaps` of `config.map_folder`; None if that is not set. Without it
     a finished submap is only handed to the caller of `add_cloud`.
     """
 
-    def __init__(self, config: Config, later: Callable[[EndedSubmap], None] | None = None) -> None:
-        self._config, self._later = config, later
+    def __init__(
+        self,
+        config: Config,
+        later: Callable[[EndedSubmap], None] | None = None,
+        solved_beside: bool = False,
+    ) -> None:
+        self._config, self._later, self._solved_beside = config, later, solved_beside
         self._folder = Path(config.map_folder).expanduser() if config.map_folder else None
         self.submaps: SubmapStore | None = None
         if self._folder is not None and config.submap.enabled:
@@ -111,7 +120,8 @@ class MappingPipeline:
     @property
     def fallbacks(self) -> int:
         """Tiles of the map that the solver had to solve the slower, safer way."""
-        return 0 if self._map is None else self._map.fallbacks
+        solved = self._twin if self._solved_beside else self._map
+        return 0 if solved is None else solved.fallbacks
 
     @property
     def disputed(self) -> int:
@@ -145,6 +155,10 @@ class MappingPipeline:
         self._gate = InnovationGate(self._config.gate, self._config.mapping.length_scale)
         self._clearing = VisibilityClearing(self._config.clearing)
         self._surface: PosteriorSnapshot | None = None
+        self._twin: ElevationMap | None = None
+        """Of the map, with what was last solved of it; None where it is not solved beside."""
+        self._gone: list[Array] = []
+        """Centres (K, 2) of cells forgotten since the map was last given away to be solved."""
         self._submap: SubmapBuilder | None = None
 
     def reconfigure(self, config: Config) -> None:
@@ -191,6 +205,7 @@ class MappingPipeline:
         pose_covariance: ArrayLike | None = None,
         T_base_sensor: Array | None = None,
         tilt_std: float | None = None,
+        step_covariance: ArrayLike | None = None,
     ) -> CloudReport:
         """Fuse one cloud. A pose that is none is refused with a ValueError and changes nothing.
 
@@ -198,10 +213,12 @@ class MappingPipeline:
         pose_covariance: (6, 6) of that pose, as in geometry_msgs/PoseWithCovariance; None or -1 first where unknown
         T_base_sensor: the sensor's mount on the robot, where it is known
         tilt_std: radians by which the vertical of the map's frame may be off, where it is known; kept in the submap
+        step_covariance: (6, 6) of the motion since the clouds before, as of LiDAR odometry: the drift in the submap
         """
         points_sensor = check_points(points_sensor)
         T_map_sensor = check_pose(T_map_sensor, "T_map_sensor")
         covariance = check_pose_covariance(pose_covariance)
+        step = check_pose_covariance(step_covariance)
         mount = np.eye(4) if T_base_sensor is None else check_pose(T_base_sensor, "T_base_sensor")
         T_map_robot = T_map_sensor @ inverse(mount)
 
@@ -212,13 +229,15 @@ class MappingPipeline:
         cleared = self._clear(ground.xyz, T_map_sensor[:3, 3], covariance, elevation_map)
         result = self._apply_gate(ground.xyz, variance, elevation_map)
         gone = np.concatenate([cleared, result.released])
-        elevation_map.forget(gone)
+        if len(gone):
+            elevation_map.forget(gone)
+            self._gone.append(gone)
         xyz = ground.xyz
         if not result.passed.all():
             xyz, variance = xyz[result.passed], variance[result.passed]
         used = elevation_map.add(xyz, variance, common)
         self._stamp, self._drive_id = max(self._stamp, stamp), self._drive_id or self._new_drive_id(stamp)
-        submap, error = self._add_to_submap(xyz, variance, gone, T_map_robot, stamp, tilt_std)
+        submap, error = self._add_to_submap(xyz, variance, gone, T_map_robot, stamp, tilt_std, step)
         return CloudReport(
             points=len(points_sensor),
             used=used,
@@ -233,11 +252,40 @@ class MappingPipeline:
         )
 
     def gpgmap(self) -> GPGMap | None:
-        """The map as it is known now; None before the first cloud."""
+        """The map as it is known now; None before the first cloud. Not where it is solved beside."""
+        if self._solved_beside:
+            raise RuntimeError("this map is solved in another thread: see map_to_solve")
         if self._map is None:
             return None
-        self._look(self._map, closely=True)
+        self._surface = take_snapshot(self._map, self._stamp)
         return self._map.gpgmap(self._config.map_frame, self._stamp, self._config)
+
+    @property
+    def wants_surface(self) -> bool:
+        """Whether the surface that clouds are compared with is older than it should be."""
+        if not self._stamp or not (self._config.gate.enabled or self._config.clearing.enabled):
+            return False
+        age = self._stamp - (self._surface.stamp if self._surface else 0)
+        return age >= self._config.gate.refresh_period * NANOSECONDS
+
+    def map_to_solve(self) -> MapToSolve | None:
+        """The map as it is now, to be solved while clouds go on coming; None before the first one.
+
+        The one before must have been solved by then: they share what did not change.
+        """
+        if self._map is None:
+            return None
+        self._twin, self._gone = self._map.to_solve(self._twin), []
+        return MapToSolve(self._twin, self._config, self._stamp)
+
+    def look_at(self, solved: SolvedMap) -> bool:
+        """Compare the next clouds with a map that was solved; False where the map is another one by now."""
+        if solved.elevation_map is not self._twin:
+            return False
+        self._surface = solved.surface
+        for centres in self._gone:
+            self._surface.mark_unknown(centres)
+        return True
 
     def finish_submap(self, ended_by: str = "request") -> Submap | None:
         """End the submap that is being made and store it; None where there is nothing in it. OSError: not stored."""
@@ -269,8 +317,30 @@ class MappingPipeline:
         try:
             self._store(submap)
         except OSError as error:  # a full disk must not end the mapping
-            return submap, f"a finished submap could not be written: {error}"
+            return submap, self._not_written("a finished submap", error)
         return submap, ""
+
+    def adopt(self, submap: Submap, session: int) -> tuple[Submap, str]:
+        """Number and store a finished submap of another robot: what it is here, and why it is not on the disk if so.
+
+        session: what its drive is called here. May run beside the other methods.
+        """
+        with self._numbering:
+            number = self._next_id
+            self._next_id += 1
+        gpgmap = dataclasses.replace(submap.gpgmap, frame_id=f"submap_{number}")
+        adopted = dataclasses.replace(submap, id=number, session=session, gpgmap=gpgmap)
+        try:
+            self._store(adopted)
+        except OSError as error:
+            return adopted, self._not_written("a submap of another robot", error)
+        return adopted, ""
+
+    def _not_written(self, what: str, error: OSError) -> str:
+        return (
+            f"{what} could not be written to {self._config.map_folder} ({error.strerror or error}): make room there;"
+            " mapping goes on, and later submaps are written again"
+        )
 
     def save(self, name: str) -> Path:
         """Write the map to the map folder; returns the file. ArchiveError or OSError with the reason where not."""
@@ -311,6 +381,7 @@ class MappingPipeline:
         T_map_robot: Array,
         stamp: int,
         tilt_std: float | None,
+        step_covariance: Array | None,
     ) -> tuple[Submap | None, str]:
         """Add points to the submap being made; what it became if that ended it, and why it is not on the disk if so."""
         if not self._config.submap.enabled:
@@ -318,7 +389,7 @@ class MappingPipeline:
         if self._submap is None:
             self._submap = SubmapBuilder(self._config, T_map_robot, stamp, self._drive_id)
         self._submap.forget(released)
-        self._submap.add(xyz, variance, T_map_robot, stamp, tilt_std)
+        self._submap.add(xyz, variance, T_map_robot, stamp, tilt_std, step_covariance)
         ended_by = self._submap.ended_by()
         return self.end_submap(ended_by) if ended_by is not None else (None, "")
 
@@ -376,16 +447,8 @@ class MappingPipeline:
 
     def _refresh_surface(self, elevation_map: ElevationMap) -> None:
         """See to it that the surface that clouds are compared with is not too old."""
-        compares = self._config.gate.enabled or self._config.clearing.enabled
-        if compares and self._stamp:
-            age = self._stamp - (self._surface.stamp if self._surface else 0)
-            if age >= self._config.gate.refresh_period * NANOSECONDS:
-                self._look(elevation_map)
-
-    def _look(self, elevation_map: ElevationMap, closely: bool = False) -> None:
-        """Keep the surface as it is now, to compare points with and to know their incidence; approximately will do."""
-        posterior = elevation_map.posterior() if closely else elevation_map.approximate_posterior()
-        self._surface = PosteriorSnapshot(posterior, ~elevation_map.unknown(posterior), self._stamp)
+        if not self._solved_beside and self.wants_surface:
+            self._surface = take_snapshot(elevation_map, self._stamp, closely=False)
 
 
 def check_points(points: Array) -> Array:

@@ -25,6 +25,10 @@ class Executor(Protocol):
     def has_room(self) -> bool:
         """Whether few enough pieces wait."""
 
+    @property
+    def unfinished(self) -> int:
+        """Pieces that wait or are being done."""
+
     def wait_for_room(self) -> None:
         """Wait until few enough pieces wait: memory stays bounded where this follows `submit`."""
 
@@ -38,7 +42,7 @@ class Executor(Protocol):
 class InlineExecutor:
     """Does each piece at once, in the thread that submits it. failed: called with an exception of a piece of work."""
 
-    has_room = True
+    has_room, unfinished = True, 0
 
     def __init__(self, failed: Failed) -> None:
         self._failed = failed
@@ -84,13 +88,18 @@ class ThreadExecutor:
     def has_room(self) -> bool:
         return len(self._waiting) <= self._max_waiting
 
+    @property
+    def unfinished(self) -> int:
+        with self._changed:
+            return len(self._waiting) + self._busy
+
     def wait_for_room(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self.has_room)
 
     def wait(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: not self._waiting and not self._busy)
+            self._changed.wait_for(lambda: not self.unfinished)
 
     def close(self) -> None:
         with self._changed:
@@ -122,8 +131,8 @@ class ClosureExecutor(Protocol):
     def start(self) -> None:
         """Begin with what earlier runs left, before there is a request."""
 
-    def add(self, submap: Submap, stored: bool) -> None:
-        """Have a finished submap compared with the earlier ones. stored: it is in the store."""
+    def add(self, submap: Submap, stored: bool, own: bool = True) -> None:
+        """Have a finished submap compared with the earlier ones. stored: it is in the store; own: of this robot"""
 
     def ask(self, request: Request) -> None:
         """Have a request answered."""

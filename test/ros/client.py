@@ -19,7 +19,7 @@ class RosClient:
     """Calls services, listens to topics and publishes."""
 
     def __init__(self, domain_id: int) -> None:
-        self._context = Context()
+        self.domain_id, self._context = domain_id, Context()
         rclpy.init(context=self._context, domain_id=domain_id)
         self.node = rclpy.create_node("test_client", context=self._context)
         self._executor = SingleThreadedExecutor(context=self._context)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from client import RosClient
+from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import TransformStamped
 from numpy.typing import NDArray
 from sensor_msgs.msg import PointCloud2, PointField
@@ -26,19 +27,29 @@ class Step(Protocol):
     def T_odom_robot(self) -> NDArray[np.float64]: ...  # noqa: N802
 
 
-class Robot:
-    """Publishes the clouds and transforms of a drive."""
+AHEAD: Final = 40
+"""Clouds that may be under way; poses stay in the node's buffer for longer."""
 
-    def __init__(self, client: RosClient) -> None:
-        self._client = client
-        self._clouds = client.node.create_publisher(PointCloud2, "/points", 50)
-        self._transforms = client.node.create_publisher(TFMessage, "/tf", 100)
+
+class Robot:
+    """Publishes the clouds and transforms of a drive, as fast as the node takes them. namespace: of their topics
+
+    The node is started with `reliable(namespace)`: how much of the drive it sees does not depend on the machine.
+    """
+
+    def __init__(self, client: RosClient, namespace: str = "") -> None:
+        self._client, self._sent = client, 0
+        self._clouds = client.node.create_publisher(PointCloud2, f"{namespace}/points", 200)
+        self._transforms = client.node.create_publisher(TFMessage, f"{namespace}/tf", 200)
+        self._status = f"{namespace}/mapping_node: mapping".lstrip("/")
+        self._diagnostics = client.listen(DiagnosticArray, "/diagnostics", 10)
         client.spin_until(
             lambda: self._clouds.get_subscription_count() and self._transforms.get_subscription_count(),
             "the node",
         )
 
     def drive(self, steps: Iterable[Step]) -> None:
+        """Returns when the node has mapped, or refused, every cloud."""
         for step in steps:
             transform = TransformStamped(child_frame_id="base_link")
             transform.header.frame_id, transform.header.stamp = "odom", time_message(step.stamp)
@@ -48,7 +59,30 @@ class Robot:
             transform.transform.rotation = pose.orientation
             self._transforms.publish(TFMessage(transforms=[transform]))
             self._clouds.publish(cloud_message(step))
-            self._client.spin_for(0.06)
+            self._sent += 1
+            self._wait(AHEAD)
+        self._wait(0)
+
+    def _wait(self, ahead: int) -> None:
+        self._client.spin_until(
+            lambda: self._sent - self._treated() <= ahead, f"{self._sent} clouds to be mapped or refused"
+        )
+
+    def _treated(self) -> int:
+        """Clouds that the node has mapped or dropped, as it last said."""
+        found = [s for m in self._diagnostics for s in m.status if s.name == self._status]
+        return sum(
+            int(item.value)
+            for item in (found[-1].values if found else ())
+            if item.key == "clouds used" or item.key.startswith("clouds dropped")
+        )
+
+
+def reliable(namespace: str = "") -> list[str]:
+    """Arguments of a node that gets every cloud of a Robot."""
+    topic = f"qos_overrides.{namespace}/points.subscription"
+    values = {f"{topic}.reliability": "reliable", f"{topic}.depth": 200, "queue_size": 200}
+    return [part for name, value in values.items() for part in ("-p", f"{name}:={value}")]
 
 
 def cloud_message(step: Step) -> PointCloud2:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from client import RosClient
 from geometry_msgs.msg import TransformStamped
-from limits import PATIENCE
 from rclpy.qos import QoSProfile, qos_profile_sensor_data
 from sensor_msgs.msg import PointCloud2, PointField
 from tf2_msgs.msg import TFMessage
 
-from gpgmap_ros.processes import Child
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 
@@ -54,11 +50,3 @@ class CloudSource:
         message.fields = [PointField(name=n, offset=4 * i, datatype=7, count=1) for i, n in enumerate("xyz")]
         message.data = self._points.tobytes()
         return message
-
-
-def wait_for_text(node: Child, text: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while text not in node.tail(100):
-        node.check()
-        assert time.monotonic() < deadline, f"waited for: {text}\n{node.tail(20)}"
-        time.sleep(0.05)

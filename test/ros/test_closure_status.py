@@ -8,6 +8,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from graph_updates import update_of
 
 from gpgmap_ros.config import Config
+from gpgmap_ros.nodes import closure_status
 from gpgmap_ros.nodes.closure_status import ClosureStatus
 from gpgmap_ros.slam.closure_process import ClosureProcess
 
@@ -65,3 +66,18 @@ def test_a_problem_of_the_solver_is_a_warning(status: ClosureStatus) -> None:
     message = status.diagnostics("n")
     assert message.level == DiagnosticStatus.WARN
     assert message.message == "there is no solver"
+
+
+def test_a_backlog_that_does_not_shrink_is_a_warning(
+    status: ClosureStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(closure_status.time, "monotonic", lambda: now)
+    monkeypatch.setattr(ClosureProcess, "backlog", 408)
+    status.update = update_of([0, 1], [(0, 1)], True)
+    assert status.diagnostics("n").level == DiagnosticStatus.OK, "it may have begun this moment"
+    now += 3_600.0
+    message = status.diagnostics("n")
+    assert message.level == DiagnosticStatus.WARN
+    assert "408 submaps" in message.message
+    assert values(message)["submaps waiting to be compared"] == "408"

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from bags import POINTS, Scene, record_odometry, record_tf
+from child_text import wait_for_text
 from limits import PATIENCE
-from scene import wait_for_text
+from robot import reliable
 
 from gpgmap_ros.processes import Child
 
@@ -55,15 +56,17 @@ class Session:
         return int(self.diagnostics.get(name, 0))
 
     def last_map(self) -> dict[str, Any]:
-        assert self.recorder.stop() == 0, self.recorder.tail()
+        assert self.recorder.stop(PATIENCE) == 0, self.recorder.tail()
         return dict(np.load(self.out))
 
 
 @pytest.fixture
-def session(start_node: Any, start_module: Any, tmp_path: Path) -> Callable[..., Session]:
+def session(start_default_node: Any, start_module: Any, tmp_path: Path) -> Callable[..., Session]:
+    """With the default kernel; clouds are received reliably, so that each one of a bag is used on any machine."""
+
     def open_session(*ros_arguments: str) -> Session:
         out = tmp_path / "map.npz"
-        node = start_node(*ros_arguments)
+        node = start_default_node(*reliable(), *ros_arguments)
         return Session(node, start_module("map_recorder", "/mapping_node", "--out", str(out)), out)
 
     return open_session
@@ -73,7 +76,7 @@ def test_clouds_with_tf_become_maps(session: Any, start_module: Any, tmp_path: P
     scene = Scene()
     bag = record_tf(scene, tmp_path / "bag")
     heard = session(*SMALL)
-    player = start_module("bag_player", str(bag))
+    player = start_module("bag_player", str(bag), "--wait", str(PATIENCE))
     last = scene.stamp(scene.clouds - 1)
     heard.listen_until(lambda: all(last in stamps for stamps in heard.stamps.values()))
     heard.listen_until(lambda: heard.count("clouds used") == scene.clouds)
@@ -117,7 +120,7 @@ def test_poses_from_odometry_are_interpolated(session: Any, start_module: Any, t
     scene = Scene()
     bag = record_odometry(scene, tmp_path / "bag")
     heard = session(*SMALL, "-p", "pose_source:=odometry")
-    start_module("bag_player", str(bag))
+    start_module("bag_player", str(bag), "--wait", str(PATIENCE))
     heard.listen_until(lambda: heard.count("clouds used") == scene.clouds)
     heard.listen_until(lambda: scene.stamp(scene.clouds - 1) in heard.stamps["gradient"])
     arrays = heard.last_map()
@@ -133,7 +136,7 @@ def test_a_cloud_without_a_pose_is_dropped_counted_and_explained(
     scene = Scene(clouds=2)
     bag = record_tf(scene, tmp_path / "bag", frame="nowhere")
     heard = session(*SMALL, "-p", "transform_timeout:=0.1")
-    start_module("bag_player", str(bag))
+    start_module("bag_player", str(bag), "--wait", str(PATIENCE))
     heard.listen_until(lambda: heard.count("clouds dropped: unknown_frame") == scene.clouds)
     assert heard.count("clouds used") == 0
     assert not heard.stamps["elevation"]
@@ -146,9 +149,9 @@ def test_topics_are_remapped_and_nodes_namespaced(start_node: Any, start_module:
     scene = Scene(clouds=2)
     bag = record_tf(scene, tmp_path / "bag")
     out = tmp_path / "map.npz"
-    node = start_node(*SMALL, "-r", f"points:={POINTS}", "-r", "__ns:=/rover")
+    node = start_node(*SMALL, *reliable(), "-r", f"points:={POINTS}", "-r", "__ns:=/rover")
     heard = Session(node, start_module("map_recorder", "/rover/mapping_node", "--out", str(out)), out)
-    start_module("bag_player", str(bag))
+    start_module("bag_player", str(bag), "--wait", str(PATIENCE))
     heard.listen_until(lambda: scene.stamp(1) in heard.stamps["gradient"])
 
 
@@ -170,7 +173,10 @@ def test_it_ends_with_code_0_when_asked_to(start_node: Any, number: signal.Signa
         ),
         (("-p", "mapping.resolution:=-1.0"), "mapping.resolution: -1.0 is outside [0.001, 100.0] m"),
         (("-p", "pose_source:=gps"), "pose_source: 'gps' is not one of 'tf', 'odometry', 'lidar'"),
-        (("-p", "lidar.publish_tf:=true"), "lidar.publish_tf needs pose_source 'lidar', and it is 'tf'"),
+        (
+            ("-p", "lidar.publish_tf:=true"),
+            "lidar.publish_tf needs pose_source 'lidar' or 'lidar_inertial', and it is 'tf'",
+        ),
         (("-p", "publish_rate:=fast"), "publish_rate: expected float, got 'fast' (str)"),
     ],
 )

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from child_text import wait_for_text
 from client import LATCHED, RosClient
 from diagnostic_msgs.msg import DiagnosticArray
+from fast_mapping import FAST, fast_config
 from grid_map_msgs.msg import GridMap
 from nav_msgs.msg import Odometry
 from nav_msgs.msg import Path as PathMessage
@@ -19,13 +21,11 @@ from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from returning_drive import PARAMETERS, ReturningDrive, Step
-from robot import Robot
-from scene import wait_for_text
+from robot import Robot, reliable
 from std_srvs.srv import Trigger
 from tf2_msgs.msg import TFMessage
 from visualization_msgs.msg import Marker, MarkerArray
 
-from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import SubmapStore
 from gpgmap_ros.processes import Child, isolated_ros_environment
@@ -34,12 +34,17 @@ from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 ALL = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 CALLED = "/mapping_node"
+STEP = ReturningDrive().step
 
 
 def ros_arguments(**extra: object) -> list[str]:
-    values = {**PARAMETERS, "queue_size": 200, **{name.replace("__", "."): v for name, v in extra.items()}}
+    values = {
+        **FAST,
+        **PARAMETERS,
+        **{name.replace("__", "."): v for name, v in extra.items()},
+    }
     text = {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in values.items()}
-    return [part for name, value in text.items() for part in ("-p", f"{name}:={value}")]
+    return reliable() + [part for name, value in text.items() for part in ("-p", f"{name}:={value}")]
 
 
 def correction_error(T_map_odom: np.ndarray, steps: list[Step], step: Step) -> float:
@@ -79,6 +84,13 @@ class ClosedLoop:
     folder: Path
 
 
+def corrections(transforms: list[TFMessage]) -> list[np.ndarray]:
+    """map -> odom, as it was sent on /tf."""
+    sent = [t for message in transforms for t in message.transforms if t.child_frame_id == "odom"]
+    assert {t.header.frame_id for t in sent} <= {"map"}
+    return [transform_of(t.transform) for t in sent]
+
+
 def reject(client: RosClient, closure: Odometry) -> Trigger.Response:
     """Name a closure in closure.reject and call reject_closure."""
     a, b = (frame.rpartition("_")[2] for frame in (closure.header.frame_id, closure.child_frame_id))
@@ -102,18 +114,26 @@ def observe_closed_loop(client: RosClient, node: Child, steps: list[Step], folde
         return {item.key: item.value for item in found[-1].values} if found else {}
 
     def map_from_odom() -> np.ndarray:
-        client.spin_for(0.5)
-        sent = [t for m in transforms for t in m.transforms if t.child_frame_id == "odom"]
-        assert sent[-1].header.frame_id == "map"
-        return transform_of(sent[-1].transform)
+        """As it is sent from now on."""
+        transforms.clear()
+        client.spin_until(lambda: corrections(transforms), "map -> odom on /tf")
+        return corrections(transforms)[-1]
+
+    def all_is_told() -> bool:
+        """Of the way, only an unfinished submap is left, and every topic shows the same graph."""
+        if not anchors or not markers or not paths:
+            return False
+        way_left = sum(step.stamp > nanoseconds(anchors[-1].header.stamp) for step in steps) * STEP
+        dots, lines = (named(markers[-1].markers, name).points for name in ("submaps", "closures"))
+        return (
+            way_left < 2.0 * (PARAMETERS["submap.max_distance"] + STEP)
+            and int(status().get("submaps in the graph", 0)) == len(anchors) == len(dots)
+            and len(lines) == 2 * len(closures)
+        )
 
     Robot(client).drive(steps)
+    client.spin_until(all_is_told, "every submap to be in the graph")
     finished = len(anchors)
-    client.spin_until(
-        lambda: int(status().get("submaps in the graph", 0)) == finished,
-        f"{finished} submaps in the graph",
-        120.0,
-    )
     T_map_odom = map_from_odom()
     path, drawn, found = paths[-1], markers[-1].markers, list(closures)
     # made only while somebody listens
@@ -285,7 +305,7 @@ def test_it_finds_itself_in_yesterdays_map(
 ) -> None:
     """Submaps of an earlier run are in the folder; today's drive has a frame of its own and is found in them."""
     folder = tmp_path / "maps"
-    config = with_settings(Config(), {**PARAMETERS, "map_folder": str(folder)})
+    config = fast_config({**PARAMETERS, "map_folder": str(folder)})
     pipeline = MappingPipeline(config)
     for step in steps[:60]:
         pipeline.add_cloud(step.points, step.T_odom_robot, step.stamp)
@@ -311,7 +331,7 @@ def test_it_finds_itself_in_yesterdays_map(
         for step in steps[30:60]
     ]
     robot.drive(today)
-    client.spin_until(lambda: closures, "a closure with yesterday's map", 120.0)
+    client.spin_until(lambda: closures, "a closure with yesterday's map")
     a, b = (int(f.rpartition("_")[2]) for f in (closures[0].header.frame_id, closures[0].child_frame_id))
     assert a < yesterday <= b
 
@@ -321,9 +341,9 @@ def test_it_finds_itself_in_yesterdays_map(
     client.spin_until(
         lambda: any("closures over" in text and "not found" not in text for text in messages()), "its place"
     )
-    client.spin_for(0.5)
-    sent = [t for m in transforms for t in m.transforms if t.child_frame_id == "odom"]
-    T_map_odom = transform_of(sent[-1].transform)
+    transforms.clear()
+    client.spin_until(lambda: corrections(transforms), "map -> odom on /tf")
+    T_map_odom = corrections(transforms)[-1]
     # yesterday's odometry frame is the map: there it stood then, with the drift of then
     expected = begin.T_odom_robot
     assert np.linalg.norm((T_map_odom - expected)[:2, 3]) < 0.4
@@ -334,7 +354,7 @@ def test_a_restarted_node_says_what_it_found_and_what_can_be_rejected(
 ) -> None:
     """No cloud comes: the folder alone is enough for the path, the markers and the closures."""
     folder = tmp_path / "maps"
-    config = with_settings(Config(), {**PARAMETERS, "map_folder": str(folder)})
+    config = fast_config({**PARAMETERS, "map_folder": str(folder)})
     pipeline = MappingPipeline(config)
     for step in steps:
         pipeline.add_cloud(step.points, step.T_odom_robot, step.stamp)
@@ -345,7 +365,7 @@ def test_a_restarted_node_says_what_it_found_and_what_can_be_rejected(
     markers = client.listen(MarkerArray, f"{CALLED}/closure_markers", LATCHED)
     diagnostics = client.listen(DiagnosticArray, "/diagnostics", 10)
     wait_for_text(node, f"{count} submaps of earlier runs are in the map folder")
-    client.spin_until(lambda: paths and markers, "the path of the earlier drive", 300.0)
+    client.spin_until(lambda: paths and markers, "the path of the earlier drive")
     assert f"found {count} submaps of 1 earlier drives" in node.tail(200)
     dots = next(m for m in markers[-1].markers if m.ns == "submaps")
     lines = next(m for m in markers[-1].markers if m.ns == "closures")

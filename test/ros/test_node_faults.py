@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -16,16 +17,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from child_text import wait_for_text
 from client import RosClient
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import TransformStamped
 from grid_map_msgs.msg import GridMap
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
+from limits import PATIENCE
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from scene import CloudSource, wait_for_text
+from scene import CloudSource
 from sensor_msgs.msg import Image
 from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
@@ -45,7 +48,7 @@ class Diagnostics:
     """The newest diagnostics of the node."""
 
     def __init__(self, client: RosClient) -> None:
-        self._client, self._received = client, client.listen(DiagnosticArray, "/diagnostics", 10)
+        self._received = client.listen(DiagnosticArray, "/diagnostics", 10)
 
     def mapping(self) -> DiagnosticStatus | None:
         found = [s for message in self._received for s in message.status if s.name.endswith(": mapping")]
@@ -55,9 +58,6 @@ class Diagnostics:
         status = self.mapping()
         values = {item.key: item.value for item in status.values} if status else {}
         return int(values.get(key, 0))
-
-    def wait(self, key: str, least: int) -> None:
-        self._client.spin_until(lambda: self.value(key) >= least, f"{key} >= {least} in the diagnostics")
 
 
 def call(client: RosClient, name: str) -> Any:
@@ -101,16 +101,15 @@ def test_stray_clouds_cost_themselves_and_nothing_else(
     client: RosClient, mapped: tuple[Any, Diagnostics, CloudSource, Path], stamp: int
 ) -> None:
     node, diagnostics, source, _ = mapped
-    for _ in range(8):
+
+    def dropped() -> int:
         now, source.stamp = source.stamp, stamp
         source.publish_cloud()
         source.stamp = now
         source.publish()
-    diagnostics.wait("clouds received", 16)
-    client.spin_until(
-        lambda: diagnostics.value("clouds dropped: late") + diagnostics.value("clouds dropped: ahead") >= 8,
-        "the strays to be counted",
-    )
+        return diagnostics.value("clouds dropped: late") + diagnostics.value("clouds dropped: ahead")
+
+    client.spin_until(lambda: dropped() >= 8, "the strays to be counted")
     assert diagnostics.value("resets") == 0
     assert "map reset" not in node.tail(200)
 
@@ -208,7 +207,7 @@ def test_a_folder_has_one_owner(client: RosClient, start_node: Any, tmp_path: Pa
     first = start_node(*KEEPING, "-p", f"map_folder:={folder}")
     wait_for_text(first, "mapping '/points' into")
     second = start_node(*KEEPING, "-p", f"map_folder:={folder}", "-r", "__node:=second")
-    assert second.wait(60.0) == 1
+    assert second.wait(PATIENCE) == 1
     told = second.tail(50)
     assert (
         f"{folder} is in use by mapping_node '/mapping_node' (process {first.pid} on {socket.gethostname()}"
@@ -216,7 +215,7 @@ def test_a_folder_has_one_owner(client: RosClient, start_node: Any, tmp_path: Pa
     )
     assert "set map_folder to another folder" in told
     os.kill(first.pid, signal.SIGKILL)
-    first.wait(30.0)
+    first.wait(PATIENCE)
     third = start_node(*KEEPING, "-p", f"map_folder:={folder}", "-r", "__node:=third")
     wait_for_text(third, "mapping '/points' into")
 
@@ -238,6 +237,33 @@ def test_two_nodes_with_folders_of_their_own_lose_nothing(
         announced = {message.header.frame_id for message in heard[name]}
         stored = {f"submap_{info.id}" for info in SubmapStore(tmp_path / name / "submaps", Config()).infos()}
         assert announced <= stored
+
+
+def test_submaps_that_cannot_be_written_are_a_warning_until_they_can(
+    client: RosClient, start_node: Any, tmp_path: Path
+) -> None:
+    """Files that may not grow stand for the full disk."""
+    folder = tmp_path / "maps"
+    node = start_node(*KEEPING, "-p", "submap.max_area:=1.0", "-p", f"map_folder:={folder}")
+    diagnostics, source = Diagnostics(client), CloudSource(client)
+
+    def level() -> bytes | None:
+        status = diagnostics.mapping()
+        return status.level if status is not None else None
+
+    client.spin_until(
+        lambda: source.publish() or (level() == DiagnosticStatus.OK and submaps_in(folder)), "a stored submap"
+    )
+    before = resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    client.spin_until(lambda: source.publish() or level() == DiagnosticStatus.WARN, "a warning")
+    told, used = diagnostics.mapping(), diagnostics.value("clouds used")
+    assert told is not None
+    assert f"a finished submap could not be written to {folder} (File too large): make room" in told.message
+    client.spin_until(lambda: source.publish() or diagnostics.value("clouds used") > used + 5, "mapping")
+    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, before)
+    stored = len(submaps_in(folder))
+    client.spin_until(lambda: source.publish() or level() == DiagnosticStatus.OK, "the end of the warning")
+    assert len(submaps_in(folder)) > stored
 
 
 # ------------------------------------------------ services and parameters
@@ -298,7 +324,7 @@ def test_a_fifo_in_place_of_a_map_is_refused_at_once(
     assert not answer.success
     assert "pipe.npz: cannot be read: it is not a regular file" in answer.message
     os.kill(node.pid, signal.SIGTERM)
-    assert node.wait(30.0) == 0, node.tail()
+    assert node.wait(PATIENCE) == 0, node.tail()
 
 
 def test_a_reader_that_does_not_come_back_is_not_waited_for(
@@ -315,7 +341,7 @@ def test_a_reader_that_does_not_come_back_is_not_waited_for(
     with pytest.raises(ArchiveError, match="another map is being loaded"):
         services._read(gone.wait)
     gone.set()
-    services._reader.join(60.0)
+    services._reader.join(PATIENCE)
     last = services._read(lambda: 7)
     client.spin_until(last.done, "the file")
     assert last.result() == 7

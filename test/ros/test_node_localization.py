@@ -6,15 +6,19 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from child_text import wait_for_text
 from client import LATCHED, RosClient
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseWithCovarianceStamped
-from robot import Robot
+from limits import PATIENCE
+from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
+from rcl_interfaces.srv import SetParameters
+from robot import Robot, reliable
 from saved_runs import SETTINGS, StraightDrive, save_run
-from scene import wait_for_text
 from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
 
@@ -30,9 +34,9 @@ WAY = replace(MAP, start=(90.0, 62.0), heading=np.pi, length=24.0, seed=5, first
 
 
 def ros_arguments(**extra: object) -> list[str]:
-    values = {**SETTINGS, "queue_size": 200, **{name.replace("__", "."): v for name, v in extra.items()}}
+    values = {**SETTINGS, **{name.replace("__", "."): v for name, v in extra.items()}}
     text = {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in values.items()}
-    return [part for name, value in text.items() for part in ("-p", f"{name}:={value}")]
+    return reliable() + [part for name, value in text.items() for part in ("-p", f"{name}:={value}")]
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +57,28 @@ def test_the_node_localises_in_a_run_that_grows(
     diagnostics = client.listen(DiagnosticArray, "/diagnostics", 10)
     node = start_node(*ros_arguments(localization__map=run, localization__update=True))
     robot = Robot(client)
+    rate = ParameterValue(type=ParameterType.PARAMETER_DOUBLE, double_value=4.0)
+    request = SetParameters.Request(parameters=[Parameter(name="publish_rate", value=rate)])
+    (result,) = client.call(SetParameters, "/mapping_node/set_parameters", request).results
+    assert result.successful, result.reason
     initial = client.node.create_publisher(PoseWithCovarianceStamped, "/initialpose", 10)
     client.spin_until(initial.get_subscription_count, "the subscription to initialpose")
     elsewhere = PoseWithCovarianceStamped()
     elsewhere.header.frame_id = "utm"
     initial.publish(elsewhere)
+
+    def localization() -> Any:
+        return [s for m in diagnostics for s in m.status if s.name.endswith(": localization")]
+
+    def has_compared() -> bool:
+        values = {item.key: item.value for status in localization()[-1:] for item in status.values}
+        return values.get("comparisons under way") == "0"
+
     steps = list(WAY)
-    for k in range(0, len(steps), 4):  # as fast as the node compares, or nearly
+    for k in range(0, len(steps), 4):  # a comparison is made every four metres, unless one is under way
         robot.drive(steps[k : k + 4])
-        client.spin_for(0.0 if statuses and statuses[-1].data == "tracking" else 3.0)
+        diagnostics.clear()
+        client.spin_until(has_compared, "the comparison with the map")
     client.spin_until(lambda: statuses and statuses[-1].data == "tracking", "the robot to be found")
     client.spin_until(lambda: poses, "a pose")
     wait_for_text(node, "in frame 'utm' is ignored: the map stands in 'map'")
@@ -82,13 +99,10 @@ def test_the_node_localises_in_a_run_that_grows(
     last = map_to_odom()[-1] @ steps[-1].T_odom_robot
     assert np.hypot(*(last - truth[steps[-1].stamp])[:2, 3]) < 2.0
 
-    def localization() -> list[str]:
-        return [s.message for m in diagnostics for s in m.status if s.name.endswith(": localization")]
-
-    client.spin_until(lambda: any(text.startswith("tracking: ") for text in localization()), "diagnostics")
+    client.spin_until(lambda: any(s.message.startswith("tracking: ") for s in localization()), "diagnostics")
     wait_for_text(node, "this drive has joined the session of 2023-11-14 22:13:20 UTC")
     node.signal(signal.SIGKILL)
-    node.wait(30.0)
+    node.wait(PATIENCE)
     grown = Session.load(run)
     assert len(grown.submaps) > len(earlier)
     assert {path: path.read_bytes() for path in earlier} == earlier  # the old ones are as they were
@@ -100,8 +114,8 @@ def test_a_run_that_does_not_fit_is_refused(
     coarse = start_node(
         *ros_arguments(localization__map=run, submap__resolution=1.0, mapping__resolution=1.0)
     )
-    assert coarse.wait(120.0) == 1
+    assert coarse.wait(PATIENCE) == 1
     assert "set submap.resolution to 0.5" in coarse.tail(20)
     none = start_node(*ros_arguments(localization__map=tmp_path))
-    assert none.wait(120.0) == 1
+    assert none.wait(PATIENCE) == 1
     assert "not a run" in none.tail(20)

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from child_text import wait_for_text
 from client import RosClient
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import TransformStamped
 from nav_msgs.msg import Odometry
 from rclpy.qos import QoSProfile
-from scene import CloudSource, wait_for_text
+from scene import CloudSource
 from test_node_time import SIMULATED, SMALL, SimulatedClock
 from tf2_msgs.msg import TFMessage
 
@@ -99,7 +100,8 @@ def test_one_pose_with_a_wrong_clock_does_not_stop_the_mapping(
 ) -> None:
     if pose_source == "odometry" and transforms == "tf2_ros":
         pytest.skip("odometry is kept in the own buffer, wherever transforms are")
-    node = start_node(*SMALL, "-p", f"pose_source:={pose_source}")
+    every_pose = ("-p", "qos_overrides./odometry.subscription.reliability:=reliable")
+    node = start_node(*SMALL, "-p", f"pose_source:={pose_source}", *every_pose)
     diagnostics = Diagnostics(client)
     source = CloudSource(client) if pose_source == "tf" else OdometrySource(client)
     map_on(client, source, diagnostics, 5)

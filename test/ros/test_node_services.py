@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from child_text import wait_for_text
 from client import RosClient
+from diagnostic_msgs.msg import DiagnosticArray
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
+from limits import PATIENCE
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
-from rcl_interfaces.srv import DescribeParameters, SetParameters
-from scene import CloudSource, wait_for_text
+from rcl_interfaces.srv import DescribeParameters, GetParameters, SetParameters
+from rclpy.qos import ReliabilityPolicy
+from scene import CloudSource
 from sensor_msgs.msg import Image
 from std_srvs.srv import SetBool, Trigger
 
 from gpgmap_ros.sensing.messages import nanoseconds
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
+CLOUD_QOS = "qos_overrides./points.subscription"
 SMALL = ("-p", "mapping.size_x:=2.0", "-p", "mapping.size_y:=2.0", "-p", "mapping.resolution:=0.2")
 
 
@@ -145,14 +150,24 @@ def test_parameters_change_at_run_time_or_are_refused(
         assert reason in result.reason
 
 
+def count_of(client: RosClient, name: str) -> int:
+    """What the node counts now: its next diagnostics."""
+    statuses = client.listen(DiagnosticArray, "/diagnostics", 10)
+    client.spin_until(lambda: statuses, "diagnostics")
+    return int({item.key: item.value for item in statuses[0].status[0].values}[name])
+
+
 def test_nobody_waits_for_a_cloud_that_waits_for_its_pose(client: RosClient, start_node: Any) -> None:
     start_node(*SMALL, "-p", "transform_timeout:=50.0")
     images = client.listen(Image, "/mapping_node/elevation")
     source = CloudSource(client)
     client.spin_until(lambda: source.publish() or images, "a map")
+    received = count_of(client, "clouds received")
     source.stamp += NANOSECONDS
-    source.publish_cloud()  # its transform is not there yet
-    client.spin_for(0.5)
+    client.spin_until(
+        lambda: source.publish_cloud() or count_of(client, "clouds received") > received,
+        "the cloud, whose transform is not there yet, to be received",
+    )
     assert set_parameter(client, "publish_rate", number(9.0)).successful
     assert client.call(SetBool, "/mapping_node/pause", SetBool.Request(data=False)).success
     assert newest(images) < source.stamp
@@ -181,3 +196,29 @@ def test_a_silent_topic_is_explained(client: RosClient, start_node: Any) -> None
     wait_for_text(
         node, "nobody publishes on '/points' (clouds are on /front/points: remap with points:=/front/points)"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reliability", "depth"),
+    [
+        ((), ReliabilityPolicy.BEST_EFFORT, 5),
+        (("reliability:=reliable", "depth:=70"), ReliabilityPolicy.RELIABLE, 70),
+    ],
+)
+def test_the_quality_of_service_of_clouds_can_be_chosen(
+    client: RosClient, start_node: Any, arguments: tuple[str, ...], reliability: ReliabilityPolicy, depth: int
+) -> None:
+    start_node(*SMALL, *(part for text in arguments for part in ("-p", f"{CLOUD_QOS}.{text}")))
+    client.spin_until(lambda: client.node.get_subscriptions_info_by_topic("/points"), "the subscription")
+    (found,) = client.node.get_subscriptions_info_by_topic("/points")
+    assert found.qos_profile.reliability == reliability
+    request = GetParameters.Request(names=[f"{CLOUD_QOS}.depth"])
+    (value,) = client.call(GetParameters, "/mapping_node/get_parameters", request).values
+    assert value.integer_value == depth  # the graph does not tell it
+
+
+def test_a_quality_of_service_that_there_is_not_is_refused(start_node: Any) -> None:
+    node = start_node(*SMALL, "-p", f"{CLOUD_QOS}.reliability:=sometimes")
+    assert node.wait(PATIENCE) == 1
+    assert "QoS override for policy `reliability`: `sometimes`" in node.tail(20)
+    assert "Traceback" not in node.tail(50)

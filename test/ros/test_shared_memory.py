@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from child_text import wait_for_text
 from limits import PATIENCE
-from scene import wait_for_text
+from shared_segments import segments_of
 
 from gpgmap_ros.nodes.abandoned_memory import FOLDER, remove_abandoned_segments
 from gpgmap_ros.processes import Child
@@ -22,16 +23,10 @@ SMALL = ("-p", "mapping.size_x:=2.0", "-p", "mapping.size_y:=2.0", "-p", "mappin
 STARTED = "mapping '/points'"
 
 
-def segments_of(node: Child) -> set[Path]:
-    """What a lone node has mapped: alone on its domain, it maps nobody else's."""
-    maps = Path(f"/proc/{node.pid}/maps").read_text()
-    return {Path(found) for found in re.findall(r"/dev/shm/fastrtps_[0-9a-f]{16}(?= |$)", maps, re.MULTILINE)}
-
-
 def wait_for_segments(node: Child, seconds: float = PATIENCE) -> set[Path]:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and node.running():
-        if found := segments_of(node):
+        if found := segments_of(node.pid):
             return found
         time.sleep(0.002)
     raise AssertionError(f"no shared memory: {node.tail()}")
@@ -41,7 +36,7 @@ def wait_for_segments(node: Child, seconds: float = PATIENCE) -> set[Path]:
 def test_a_node_that_ends_leaves_none(start_node: Any, number: signal.Signals) -> None:
     node = start_node(*SMALL)
     wait_for_text(node, STARTED)
-    segments = segments_of(node)
+    segments = segments_of(node.pid)
     assert segments
     assert all(segment.exists() for segment in segments)
     node.signal(number)
@@ -59,20 +54,42 @@ def test_nor_does_one_that_is_ended_while_it_starts(start_node: Any, delay: floa
     assert not [segment for segment in segments if segment.exists()]
 
 
-def test_nor_one_that_refuses_its_settings(start_node: Any) -> None:
-    node = start_node("-p", "mapping.resolution:=-1.0")
-    segments = wait_for_segments(node)
+TELLING = f"""
+import os, pathlib, rclpy, sys
+from gpgmap_ros.nodes import mapping_node
+
+sys.path.append({str(Path(__file__).parent)!r})
+from shared_segments import segments_of
+
+end, target = rclpy.try_shutdown, pathlib.Path(sys.argv.pop(1))
+
+def tell_and_end():
+    target.write_text("\\n".join(map(str, segments_of(os.getpid()))))
+    end()
+
+rclpy.try_shutdown = tell_and_end
+sys.exit(mapping_node.main())
+"""
+"""The node, which tells what shared memory it has before it ends: it ends too soon for others to look."""
+
+
+def test_nor_one_that_refuses_its_settings(start: Any, tmp_path: Path) -> None:
+    told = tmp_path / "maps"
+    arguments = ("--ros-args", "-p", "mapping.resolution:=-1.0")
+    node = start("mapping_node", sys.executable, "-c", TELLING, str(told), *arguments)
     assert node.wait(PATIENCE) == 2
+    segments = [Path(line) for line in told.read_text().splitlines()]
+    assert segments
     assert not [segment for segment in segments if segment.exists()]
 
 
 def test_the_next_node_frees_what_a_killed_one_left(start_node: Any) -> None:
     killed = start_node(*SMALL)
     wait_for_text(killed, STARTED)
-    lost = segments_of(killed)
+    lost = segments_of(killed.pid)
     living = start_node(*SMALL, "-r", "__node:=living")
     wait_for_text(living, STARTED)
-    kept = segments_of(living) - lost
+    kept = segments_of(living.pid) - lost
     assert kept
     time.sleep(2.1)  # what is younger is left alone
     killed.signal(signal.SIGKILL)

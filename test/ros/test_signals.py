@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: recorded, and an interruption only where nobody is patient."""
+"""SIGINT and SIGTERM: recorded, and an interruption only where that is allowed."""
 
 from __future__ import annotations
 
@@ -32,8 +32,14 @@ def test_a_signal_is_recorded_and_what_runs_goes_on(guard: SignalGuard, number: 
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_without_patience_a_signal_interrupts(guard: SignalGuard, number: signal.Signals) -> None:
-    guard.patient = False
-    with pytest.raises(KeyboardInterrupt):
+def test_what_is_interruptible_is_interrupted(guard: SignalGuard, number: signal.Signals) -> None:
+    with pytest.raises(KeyboardInterrupt), guard.interruptible():
         signal.raise_signal(number)
     assert guard.asked
+    signal.raise_signal(number)  # what follows goes on
+
+
+def test_one_that_came_before_interrupts_too(guard: SignalGuard) -> None:
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), guard.interruptible():
+        raise AssertionError("it begins")

@@ -6,6 +6,8 @@ tf2_ros is a stand-in that decides as the real one does (test_tf2_double.py), an
 from __future__ import annotations
 
 import importlib
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ import tf2_double
 
 from gpgmap_ros.geometry import inverse, transform_from
 from gpgmap_ros.nodes.tf2_buffer import Tf2Buffer
+from gpgmap_ros.sensing import Cloud, SourceSetup, make_source
+from gpgmap_ros.sensing.messages import FrameTransform
 from gpgmap_ros.sensing.transform_buffer import (
     HORIZON,
     TransformBuffer,
@@ -20,6 +24,7 @@ from gpgmap_ros.sensing.transform_buffer import (
     TransformTree,
     TransformUnavailable,
 )
+from gpgmap_ros.sensing.waiting import PoseQueue
 
 SECOND = 1_000_000_000
 T0 = 1_700_000_000 * SECOND
@@ -233,3 +238,21 @@ def test_a_frame_may_change_its_parent_and_go_back(buffer: TransformTree) -> Non
     assert refusal(buffer, "odom", "lidar", T0 + 5 * SECOND)[0] == "not_connected"
     buffer.insert("odom", "base", T0 + 6 * SECOND, at(6.0))
     np.testing.assert_allclose(buffer.lookup("odom", "base", T0 + 6 * SECOND), at(6.0), atol=1e-9)
+
+
+def test_a_robots_frame_that_is_absent_costs_no_waiting(
+    empty: TransformTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pose is there; only the mount, which nobody needs, is not."""
+    source = make_source("tf", SourceSetup.live("odom", "base_link", lambda: T0, lambda: empty))
+    for k in range(3):
+        source.insert_transform(FrameTransform("odom", "lidar", T0 + k * SECOND, at(float(k))))
+
+    def wait(*arguments: object) -> None:
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr(threading.Condition, "wait", wait)
+    monkeypatch.setattr(time, "sleep", wait)
+    located = PoseQueue(source, 60.0, time.monotonic_ns).wait(Cloud(T0 + SECOND, "lidar", np.ones((3, 3))))
+    np.testing.assert_allclose(located.pose.T_map_sensor, at(1.0), atol=1e-9)
+    assert located.pose.T_base_sensor is None

@@ -1,4 +1,4 @@
-"""The mapping thread: nothing lost that fits, the oldest shed first, publication when due and on demand."""
+"""The threads that map and solve: nothing lost that fits, the oldest shed first, publication when due and on demand."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class Recorder:
         self.fused: list[int] = []
         self.shed: list[int] = []
         self.published: list[int] = []
+        self.solved: list[int] = []
+        self.hurries = False
         self.published_at: list[float] = []
         self.errors: list[str] = []
         self.gate = threading.Event()
@@ -39,7 +41,10 @@ class Recorder:
         self.note(self.fused, cloud.message)
         return True
 
-    def publish(self) -> None:
+    def publish(self, due: bool) -> None:
+        if not due:
+            self.note(self.solved, len(self.fused))
+            return
         self.published_at.append(time.monotonic())
         self.note(self.published, len(self.fused))
 
@@ -65,8 +70,8 @@ def made() -> object:
 
     def make(queue_size: int = 100, period: float = 0.0) -> tuple[Recorder, Worker]:
         recorder = Recorder()
-        steps = (recorder.prepare, recorder.fuse, recorder.publish, recorder.drop, recorder.fail)
-        worker = Worker(*steps, queue_size, period)
+        steps = (recorder.prepare, recorder.fuse, recorder.publish, lambda: recorder.hurries)
+        worker = Worker(*steps, recorder.drop, recorder.fail, queue_size, period)
         worker.start()
         workers.append((recorder, worker))
         return recorder, worker
@@ -131,16 +136,16 @@ def test_the_map_goes_out_no_oftener_than_the_period_but_the_last_change_does(ma
 
 
 def test_a_costly_map_does_not_starve_the_clouds(made: object) -> None:
-    """Publishing takes longer than its period: most of the time must still go to the clouds that wait."""
+    """Publishing takes longer than its period: most of the time must still go to the clouds, if several wait."""
     recorder, worker = made(period=0.01)
     publish, fuse = recorder.publish, recorder.fuse
-    spans: list[tuple[float, float]] = []
+    spans: list[tuple[float, float, int]] = []
 
-    def publish_slowly() -> None:
-        begin = time.monotonic()
+    def publish_slowly(due: bool) -> None:
+        begin, waiting = time.monotonic(), worker.waiting
         time.sleep(0.1)
-        spans.append((begin, time.monotonic()))
-        publish()
+        spans.append((begin, time.monotonic(), waiting))
+        publish(due)
 
     worker._publish = publish_slowly
     worker._fuse = lambda ready: (time.sleep(0.02), fuse(ready))[1]
@@ -148,9 +153,11 @@ def test_a_costly_map_does_not_starve_the_clouds(made: object) -> None:
         worker.put(cloud(number))
     recorder.wait_for(lambda: recorder.published and recorder.published[-1] == 50)
     assert recorder.fused == list(range(100, 150))
-    # while clouds wait, the time from one map to the next is a multiple of what the first took; the last need not wait
-    assert len(spans) > 2
-    for (begin, end), (following, _) in itertools.pairwise(spans[:-1]):
+    # while several clouds wait, the time from one map to the next is a multiple of what the first took
+    assert sum(waiting > 1 for *_, waiting in spans) > 2
+    for (begin, end, _), (following, _, waiting) in itertools.pairwise(spans):
+        if waiting <= 1:
+            continue
         assert following - begin >= worker_module.PATIENCE * (end - begin) - worker.period
 
 
@@ -171,3 +178,46 @@ def test_whoever_holds_the_lock_is_alone(made: object) -> None:
         time.sleep(0.1)
         assert not recorder.fused
     recorder.wait_for(lambda: recorder.fused == [0])
+
+
+def test_clouds_are_fused_while_the_map_is_solved(made: object) -> None:
+    recorder, worker = made()
+    publish, fused = recorder.publish, []
+
+    def wait_for_more(due: bool) -> None:
+        recorder.wait_for(lambda: len(recorder.fused) >= 5)
+        fused.append(len(recorder.fused))
+        publish(due)
+
+    worker._publish = wait_for_more
+    for number in range(20, 25):
+        worker.put(cloud(number))
+    recorder.wait_for(lambda: recorder.published)
+    assert fused[0] == 5
+
+
+def test_the_clouds_may_want_a_map_before_one_is_due(made: object) -> None:
+    recorder, worker = made(period=1000.0)
+    worker.put(cloud(0))
+    recorder.wait_for(lambda: recorder.published == [1])
+    recorder.hurries = True
+    worker.put(cloud(1))
+    recorder.wait_for(lambda: recorder.solved)
+    assert recorder.solved == [2], "once for each cloud"
+    assert recorder.published == [1]
+
+
+def test_an_error_of_solving_costs_one_map(made: object) -> None:
+    recorder, worker = made()
+    publish = recorder.publish
+
+    def fail_first(due: bool) -> None:
+        if not recorder.errors:
+            raise RuntimeError("no factor")
+        publish(due)
+
+    worker._publish = fail_first
+    worker.put(cloud(0))
+    recorder.wait_for(lambda: recorder.errors == ["no factor"])
+    worker.put(cloud(1))
+    recorder.wait_for(lambda: recorder.published == [2])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from fast_mapping import FAST
 from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 from scipy.spatial.transform import Rotation
@@ -21,6 +22,7 @@ from gpgmap_ros.slam import MappingPipeline
 Array = NDArray[np.float64]
 SECOND = 1_000_000_000
 SETTINGS = {
+    **FAST,
     "mapping.resolution": 0.5, "mapping.size_x": 12.0, "mapping.size_y": 12.0, "mapping.length_scale": 1.0,
     "filter.min_range": 0.0, "filter.max_height": 50.0, "filter.min_height": -50.0, "gate.enabled": False,
     "submap.size": 24.0, "submap.resolution": 0.5, "submap.length_scale": 1.0, "submap.max_distance": 8.0,

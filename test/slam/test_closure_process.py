@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fast_mapping import fast_config
 from limits import PATIENCE
 
 from gpgmap_ros.closure import LoopCloser
@@ -44,7 +45,7 @@ from returning_drive import PARAMETERS, ReturningDrive
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
-    return with_settings(Config(), {**PARAMETERS, "map_folder": str(tmp_path_factory.mktemp("maps"))})
+    return fast_config({**PARAMETERS, "map_folder": str(tmp_path_factory.mktemp("maps"))})
 
 
 @pytest.fixture(scope="module")

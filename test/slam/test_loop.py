@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fast_mapping import fast_config
 
 from gp_core.grid.workers import single_threaded_blas
 from gpgmap_ros.closure import LoopClosure
-from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.sensing import Cloud, SourceSetup, make_source
 from gpgmap_ros.sensing.messages import FrameTransform
@@ -28,7 +28,7 @@ def run(
     """A drive that returns to its start, one pose after each cloud as on a robot."""
     source = make_source("tf", SourceSetup.recorded("odom", "lidar", "lidar"))
     now = 0
-    slam = Slam(with_settings(Config(), PARAMETERS), PoseQueue(source, 1.0, lambda: now), executors)
+    slam = Slam(fast_config(PARAMETERS), PoseQueue(source, 1.0, lambda: now), executors)
     steps: list[Step] = []
     with single_threaded_blas():
         for k, step in enumerate(ReturningDrive()):

@@ -47,6 +47,7 @@ def test_it_has_no_room_while_too_much_waits(errors: list[Exception]) -> None:
     assert executor.has_room, "one may wait"
     executor.submit(lambda: None)
     assert not executor.has_room
+    assert executor.unfinished == 3
     threading.Timer(0.1, gate.set).start()
     executor.wait_for_room()
     assert gate.is_set()
