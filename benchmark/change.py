@@ -1,6 +1,9 @@
 """What `gpgmap compare` calls changed, and what its volumes are worth, beside M3C2 in the same run.
 
-python benchmark/change.py [PAIRS]        PAIRS: simulated pairs of surveys for each ground, 10 unless given
+    python benchmark/change.py [PAIRS] [--grounds smooth rough blocks gullies] [--folder results] [--no-blanca]
+
+PAIRS: simulated pairs of surveys for each ground, 10 unless given. With `--folder`, the result of each pair is kept
+there, and the same call goes on where the last one was interrupted.
 
 1. Flight lines of als_blanca against each other, cells of 1 m: nothing changed. Share of the cells significant at 5 %
    each alone, cells and patches called changed with the false discovery rate at 5 %, and the share of M3C2's distances
@@ -9,18 +12,23 @@ python benchmark/change.py [PAIRS]        PAIRS: simulated pairs of surveys for 
 2. Simulated pairs (change_scenes.py): four mounds of 0.1 to 2 m3 in each. Found, 95 % intervals that hold the volume,
    false patches; M3C2's significant core points, after the alignment, on changed and on unchanged ground.
 
-The constants of gpgmap_ros/change were chosen on pairs 0 to 3 of the simulated grounds, with als_blanca in view; the
-benchmark begins with pair 100. als_blanca is therefore no independent test.
+The constants of gpgmap_ros/change were chosen on pairs 0 to 3, 10 to 15, 100 to 103 and 300 to 307 of the simulated
+grounds, with als_blanca in view; the benchmark begins with pair 400. als_blanca is therefore no independent test.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from change_scenes import GROUNDS, Mound, make_ground, place_mounds, survey
 from grid_data import data_folder
+from kept_results import KeptResults, kept_folder, share_text
 
 from gpgmap_ros.apps.compare import compare
 
@@ -28,7 +36,7 @@ try:
     import py4dgeo
 except ImportError:
     py4dgeo = None
-FIRST_PAIR = 100
+FIRST_PAIR = 400
 RESOLUTION = 0.2
 
 
@@ -104,39 +112,71 @@ def judge(found, mounds: list[Mound]) -> tuple[int, int, int]:
     return hits, held, len(found.patches) - len(used)
 
 
-def on_simulated(pairs: int) -> None:
+def compare_pair(pair: int, kind: str) -> dict[str, Any]:
+    """What is found in one simulated pair; m3c2: shares of changed and of unchanged core points, None where missing."""
+    rng = np.random.default_rng([pair, list(GROUNDS).index(kind)])
+    noise = float(rng.choice([0.01, 0.02, 0.04]))
+    lattice, mounds = make_ground(kind, rng), place_mounds(rng, 4, (0.1, 2.0))
+    before, after = survey(lattice, [], rng, noise), survey(lattice, mounds, rng, noise)
+    found = compare(before, after, resolution=RESOLUTION, draws=100).comparison
+    hits, held, false = judge(found, mounds)
+    x, y = np.meshgrid(found.grid.x, found.grid.y)
+    changed = sum(np.abs(mound.height(x, y)) for mound in mounds) > 0.01
+    share = float((found.p_value[found.compared & ~changed] < 0.05).mean())
+    peer = m3c2(before, remove_motion(after, found), RESOLUTION, centres(found)[::7])
+    shares = None
+    if peer is not None:
+        there = changed[found.compared][::7]
+        shares = [float(np.nanmean(peer[there])), float(np.nanmean(peer[~there]))]
+    return {
+        "mounds": len(mounds), "hits": int(hits), "held": int(held), "false": int(false), "share": share,
+        "m3c2": shares,
+    }  # fmt: skip
+
+
+def on_simulated(pairs: int, grounds: list[str], kept: KeptResults) -> None:
+    print("| ground | mounds found | volumes held at 95 % | false patches |", end="")
+    print(" unchanged cells significant alone | M3C2: changed, unchanged |")
+    print("|---|---|---|---|---|---|")
+    everything = []
+    for kind in grounds:
+        rows = [
+            kept.get(f"{kind} {pair}", partial(compare_pair, pair, kind))
+            for pair in range(FIRST_PAIR, FIRST_PAIR + pairs)
+        ]
+        print_row(kind, rows)
+        everything += rows
+    print_row("together", everything)
+
+
+def print_row(name: str, rows: list[dict[str, Any]]) -> None:
+    mounds, hits, held, false = (sum(row[key] for row in rows) for key in ("mounds", "hits", "held", "false"))
+    peers = [row["m3c2"] for row in rows if row["m3c2"] is not None]
+    text = "-" if not peers else ", ".join(f"{100.0 * value:.0f} %" for value in np.mean(peers, axis=0))
+    share = 100.0 * np.mean([row["share"] for row in rows])
     print(
-        "| ground | mounds | found | held at 95 % | false patches | unchanged cells significant alone |",
-        end="",
+        f"| {name} | {hits} of {mounds} | {share_text(held, hits)} | {share_text(false, hits + false)} in {len(rows)}"
+        f" maps | {share:.1f} % | {text} |",
+        flush=True,
     )
-    print(" M3C2: changed, unchanged |")
-    print("|---|---|---|---|---|---|---|")
-    for number, kind in enumerate(GROUNDS):
-        count, totals, shares, peers = 0, np.zeros(3, dtype=int), [], []
-        for pair in range(FIRST_PAIR, FIRST_PAIR + pairs):
-            rng = np.random.default_rng([pair, number])
-            noise = float(rng.choice([0.01, 0.02, 0.04]))
-            lattice, mounds = make_ground(kind, rng), place_mounds(rng, 4, (0.1, 2.0))
-            before, after = survey(lattice, [], rng, noise), survey(lattice, mounds, rng, noise)
-            found = compare(before, after, resolution=RESOLUTION, draws=100).comparison
-            count, totals = count + len(mounds), totals + np.array(judge(found, mounds))
-            x, y = np.meshgrid(found.grid.x, found.grid.y)
-            changed = sum(np.abs(mound.height(x, y)) for mound in mounds) > 0.01
-            shares.append(float((found.p_value[found.compared & ~changed] < 0.05).mean()))
-            peer = m3c2(before, remove_motion(after, found), RESOLUTION, centres(found)[::7])
-            if peer is not None:
-                there = changed[found.compared][::7]
-                peers.append((np.nanmean(peer[there]), np.nanmean(peer[~there])))
-        text = "-" if not peers else ", ".join(f"{100.0 * value:.0f} %" for value in np.mean(peers, axis=0))
-        hits, held, false = totals
-        print(
-            f"| {kind} | {count} | {hits} | {held} of {hits} | {false} in {pairs} maps | "
-            f"{100.0 * np.mean(shares):.1f} % | {text} |",
-            flush=True,
-        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pairs", type=int, nargs="?", default=10)
+    parser.add_argument("--grounds", nargs="+", choices=list(GROUNDS), default=list(GROUNDS))
+    parser.add_argument("--folder", type=Path, help="where results are kept")
+    parser.add_argument("--no-blanca", action="store_true", help="leave out the flight lines")
+    args = parser.parse_args()
+    if not args.no_blanca:
+        on_blanca()
+        print()
+    with kept_folder(args.folder) as kept:
+        on_simulated(args.pairs, args.grounds, KeptResults(kept / "change.jsonl"))
+    return 0
 
 
 if __name__ == "__main__":
-    on_blanca()
-    print()
-    on_simulated(int(sys.argv[1]) if len(sys.argv) > 1 else 10)
+    sys.exit(main())

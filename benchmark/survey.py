@@ -1,12 +1,18 @@
 """How fast a survey of LAZ tiles is mapped: by one process, by two workers of Dask, and by others.
 
 python benchmark/survey.py                         10 million points
-python benchmark/survey.py --points 100000000      the full size: 20 minutes on an idle machine with two cores
-python benchmark/survey.py --only rates workers    some of: rates, overhead, workers, peers
+python benchmark/survey.py --points 100000000      the full size
+python benchmark/survey.py --only rates workers    some of: rates, overhead, workers, memory, peers
 
 The points are those of als_blanca.npz, replicated side by side, with noise, as LAZ tiles in a temporary folder. Each
 figure compares runs that were made right after each other, or side by side; on a machine that does other work only
 ratios and seconds of a processor mean anything.
+
+rates      points per second of a processor from file to map, by points per cell, from LAZ and from NPZ
+overhead   a job of a million points by one worker of Dask against the same in one process
+workers    two workers together against two independent runs side by side; what they send each other
+memory     the largest process of two workers with a tenth of the points and with all of them
+peers      errors at points that were held out: this map, PDAL and PyKrige, where they are installed
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ from typing import Any
 import laspy
 import numpy as np
 import psutil
+from own_network import command_in_own_network
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -36,6 +43,8 @@ SIDE = 300.0  # metres between two copies of the survey
 COPIES = 2  # in a tile
 EPSG = 32611
 HELD_OUT = 200  # one point in so many is kept for the error
+FEW = 2_000  # points of the map whose time is that of the start of a process
+ROWS = ("rates", "overhead", "workers", "memory", "peers")
 
 
 def read_points() -> np.ndarray:
@@ -98,20 +107,17 @@ class Memory:
         return max(self.largest.values(), default=0) / 2**20
 
 
-def start(files: Sequence[Path], out: Path, *options: str, core: int | None = None) -> subprocess.Popen[str]:
+def start(
+    files: Sequence[Path], out: Path, *options: str, core: int | None = None, sent: Path | None = None
+) -> subprocess.Popen[str]:
+    """`gpgmap map`. core: that it may use; sent: file for the number of bytes that its processes send each other"""
     command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "gpgmap_ros.cli",
-        "map",
-        *map(str, files),
-        "--out",
-        str(out),
-        "--json",
-    ]
+        sys.executable, "-P", "-m", "gpgmap_ros.cli", "map", *map(str, files), "--out", str(out), "--json",
+        "--crs", f"EPSG:{EPSG}", *options,
+    ]  # fmt: skip
     return subprocess.Popen(
-        [*command, "--crs", f"EPSG:{EPSG}", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command if sent is None else command_in_own_network(command, sent),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}),
     )  # fmt: skip
@@ -135,32 +141,47 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def network_bytes() -> int:
-    """Sent over loopback since the machine started."""
-    return int(psutil.net_io_counters(pernic=True)["lo"].bytes_sent)
-
-
-def measure_rates(folder: Path, tiles: list[Path], settings: list[str]) -> None:
-    """Points per second of a processor, from LAZ and from NPZ, with the process that decodes."""
+def measure_rates(folder: Path, tiles: list[Path], resolutions: Sequence[float], more: list[str]) -> None:
+    """Points per second of a processor, from LAZ and from NPZ, with the process that decodes, by points per cell."""
     xyz = np.concatenate([laspy.read(path).xyz for path in tiles])
-    offset = xyz.mean(axis=0).round()
-    npz = folder / "points.npz"
-    np.savez(npz, xyz=np.ascontiguousarray(xyz - offset, dtype=np.float32), offset=offset)
+    npz = write_npz(folder / "points.npz", xyz)
+    few = write_npz(folder / "few.npz", xyz[:FEW])
     count = len(xyz)
     del xyz
     print("one process on one core, points per second of a processor:")
-    for name, files in (("LAZ", tiles), ("NPZ", [npz])):
-        before = processor_seconds()
-        process = start(files, folder / f"rate_{name}", "--scheduler", "local", *settings, core=0)
-        memory = Memory(process.pid)
-        summary = finish(process)
-        largest = memory.end()
-        cpu = processor_seconds() - before
-        rate = summary["points"]["per_processor_second"]
-        print(f"  {name}: {count:,} points   {rate / 1e6:5.2f} M/s read and added   {count / cpu / 1e6:5.2f} M/s with"
-              f" headers, sample, solving, writing and imports ({cpu:.1f} s)   {largest:5.0f} MB")  # fmt: skip
-        shutil.rmtree(folder / f"rate_{name}")
+    for edge in resolutions:
+        settings = ["--set", f"mapping.resolution={edge}", *more]
+        _, begin, _ = run_alone([few], folder, settings)
+        for name, files in (("LAZ", tiles), ("NPZ", [npz])):
+            summary, cpu, largest = run_alone(files, folder, settings)
+            rate = summary["points"]["per_processor_second"]
+            cells = summary["map"]["known_m2"] / edge**2
+            print(
+                f"  {name}, {count / cells:.1f} points per known cell of {edge:g} m: {count / cpu / 1e6:.2f} M/s in all"
+                f" ({cpu:.1f} s), {count / max(cpu - begin, 1e-3) / 1e6:.2f} M/s without the {begin:.1f} s of a map of"
+                f" {FEW:,} points, {rate / 1e6:.2f} M/s read and added; {largest:.0f} MB",
+                flush=True,
+            )
     npz.unlink()
+
+
+def write_npz(path: Path, xyz: np.ndarray) -> Path:
+    offset = xyz.mean(axis=0).round()
+    np.savez(path, xyz=np.ascontiguousarray(xyz - offset, dtype=np.float32), offset=offset)
+    return path
+
+
+def run_alone(
+    files: Sequence[Path], folder: Path, settings: Sequence[str]
+) -> tuple[dict[str, Any], float, float]:
+    """Summary, seconds of a processor and MB of a run by one process on one core."""
+    before = processor_seconds()
+    process = start(files, folder / "alone", "--scheduler", "local", *settings, core=0)
+    memory = Memory(process.pid)
+    summary = finish(process)
+    largest = memory.end()
+    shutil.rmtree(folder / "alone")
+    return summary, processor_seconds() - before, largest
 
 
 def measure_overhead(folder: Path, tiles: list[Path], settings: list[str]) -> None:
@@ -185,11 +206,9 @@ def measure_overhead(folder: Path, tiles: list[Path], settings: list[str]) -> No
 
 def measure_workers(folder: Path, tiles: list[Path], settings: list[str], count: int) -> None:
     """Two workers together against two independent runs side by side, each with half of the tiles."""
-    sent, before = network_bytes(), processor_seconds()
-    process = start(tiles, folder / "together", "--scheduler", "processes", *settings)
-    memory = Memory(process.pid)
-    summary = finish(process)
-    largest, sent = memory.end(), network_bytes() - sent
+    counter = folder / "sent"
+    before = processor_seconds()
+    summary = finish(start(tiles, folder / "together", "--scheduler", "processes", *settings, sent=counter))
     together, shared = stages(summary), processor_seconds() - before
     shutil.rmtree(folder / "together")
     begin, before = time.monotonic(), processor_seconds()
@@ -204,9 +223,25 @@ def measure_workers(folder: Path, tiles: list[Path], settings: list[str], count:
           f" by side {count / slowest / 1e6:.2f} M points/s ({slowest:.0f} s, {time.monotonic() - begin:.0f} s with"
           f" imports): {slowest / together:.2f}")  # fmt: skip
     print(f"  processors, with all imports: {shared:.1f} s together, {separate:.1f} s side by side")
-    print(
-        f"  largest process {largest:.0f} MB; {sent / count:.2f} bytes per point over loopback (of all programs)"
-    )
+    if counter.exists():
+        print(
+            f"  {int(counter.read_text()) / count:.3f} bytes per point over loopback, by these processes alone"
+        )
+    else:
+        print("  bytes on the network not counted: `unshare -rn` is not allowed here")
+
+
+def measure_memory(folder: Path, tiles: list[Path], settings: list[str]) -> None:
+    """The largest resident memory of a process while two workers map a tenth of the points, and all of them."""
+    for files in (tiles[: max(len(tiles) // 10, 1)], tiles):
+        process = start(files, folder / "memory", "--scheduler", "processes", *settings)
+        memory = Memory(process.pid)
+        summary = finish(process)
+        print(
+            f"two workers, {summary['points']['used']:,} points: largest process {memory.end():.0f} MB",
+            flush=True,
+        )
+        shutil.rmtree(folder / "memory")
 
 
 def measure_peers(folder: Path, settings: list[str]) -> None:
@@ -218,10 +253,16 @@ def measure_peers(folder: Path, settings: list[str]) -> None:
     write_laz(folder / "known.laz", xyz[~held])
     summary = finish(start([folder / "known.laz"], folder / "ours", "--scheduler", "local", *settings))
     edge = summary["map"]["resolution_m"]
-    with rasterio.open(folder / "ours" / "layers" / "elevation.tif") as file:
-        ours = np.array([value[0] for value in file.sample(xyz[held, :2])])
-    with rasterio.open(folder / "ours" / "layers" / "variance.tif") as file:
-        variance = np.array([value[0] for value in file.sample(xyz[held, :2])])
+    layers = {}
+    for name in ("elevation", "variance", "gradient_x", "gradient_y"):
+        with rasterio.open(folder / "ours" / "layers" / f"{name}.tif") as file:
+            layers[name] = np.array([value[0] for value in file.sample(xyz[held, :2])], dtype=np.float64)
+            corner = np.array([file.bounds.left, file.bounds.bottom])
+    # a point lies off the middle of its cell: the map says how the ground goes on from there
+    off = np.mod(xyz[held, :2] - corner, edge) - 0.5 * edge
+    at_middle, variance = layers["elevation"], layers["variance"]
+    ours = at_middle + layers["gradient_x"] * off[:, 0] + layers["gradient_y"] * off[:, 1]
+    print(f"  {report_error('gpgmap, height of the cell', at_middle - xyz[held, 2])}")
     print(
         f"held-out points of als_blanca, cells of {edge:g} m: {report_error('gpgmap', ours - xyz[held, 2])}"
     )
@@ -255,6 +296,10 @@ def compare_kriging(xyz: np.ndarray, held: np.ndarray, ours: np.ndarray, varianc
     middle = np.median(xyz[:, :2], axis=0)
     near = np.abs(xyz[:, :2] - middle).max(axis=1) < 25.0
     some = rng.permutation(np.flatnonzero(near & ~held))[:3000]
+    xyz = xyz - [*middle, 0.0]
+    some = some[
+        np.unique(xyz[some, :2].round(2), axis=0, return_index=True)[1]
+    ]  # two at one place are singular
     asked = near[held]
     begin = time.monotonic()
     krige = OrdinaryKriging(*xyz[some].T, variogram_model="spherical", nlags=20)
@@ -270,26 +315,36 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--points", type=int, default=10_000_000)
-    parser.add_argument("--resolution", type=float, default=1.0, help="metres (default: 1)")
-    parser.add_argument("--only", nargs="*", choices=("rates", "overhead", "workers", "peers"))
+    parser.add_argument(
+        "--resolution",
+        type=float,
+        nargs="+",
+        default=[1.0],
+        help="of a cell, metres (default: 1); several for the rates, where 0.5 is what `gpgmap map` chooses here",
+    )
+    parser.add_argument("--kernel", help="mapping.kernel (default: that of the settings)")
+    parser.add_argument("--only", nargs="*", choices=ROWS)
     arguments = parser.parse_args()
     if not DATA.is_dir():
         raise SystemExit(f"no folder {DATA}: set GPGMAP_DATA")
-    chosen = arguments.only or ("rates", "overhead", "workers", "peers")
-    settings = ["--set", f"mapping.resolution={arguments.resolution}"]
+    chosen = arguments.only or ROWS
+    more = ["--set", f"mapping.kernel={arguments.kernel}"] if arguments.kernel else []
+    settings = ["--set", f"mapping.resolution={arguments.resolution[0]}", *more]
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tiles = make_tiles(folder / "tiles", arguments.points, rng)
         size = sum(path.stat().st_size for path in tiles)
         print(f"{arguments.points:,} points in {len(tiles)} LAZ tiles ({size / arguments.points:.1f} bytes each point),"
-              f" cells of {arguments.resolution:g} m; load of the machine {os.getloadavg()[0]:.1f}")  # fmt: skip
+              f" cells of {arguments.resolution[0]:g} m; load of the machine {os.getloadavg()[0]:.1f}")  # fmt: skip
         if "rates" in chosen:
-            measure_rates(folder, tiles, settings)
+            measure_rates(folder, tiles, arguments.resolution, more)
         if "overhead" in chosen:
             measure_overhead(folder, make_tiles(folder / "small", 1_000_000, rng), settings)
         if "workers" in chosen:
             measure_workers(folder, tiles, settings, arguments.points)
+        if "memory" in chosen:
+            measure_memory(folder, tiles, settings)
         if "peers" in chosen:
             measure_peers(folder, settings)
 

@@ -26,6 +26,8 @@ MAX_TILT = 30.0
 """Degrees that a robot may stand tilted, as a median, in a frame that is said to be level."""
 MAX_RANGES = 200
 """Clouds whose ranges are looked at."""
+MAX_OVERLAP = 1.5
+"""Duration of a scan, by the times of its points, over the time to the next one, above which these times are wrong."""
 SCAN_DURATION = 0.1
 """Seconds that a scan takes at most, where its points have no times: most LiDARs spin at 10 Hz or faster."""
 MISSING_SHARE = 0.02
@@ -48,6 +50,7 @@ class CloudChecks:
         self._poses: list[tuple[int, SensorPose]] = []
         self._missing: dict[str, tuple[int, str]] = {}
         self._timed, self._skewed = 0, 0
+        self._durations: list[float] = []
         self._times_errors: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -64,7 +67,9 @@ class CloudChecks:
         self._received.append(cloud.received)
         self._sizes.append(cloud.size)
         self._shares.append(len(cloud.points) / max(cloud.size, 1))
-        self._timed += cloud.times is not None
+        if cloud.times is not None:
+            self._timed += 1
+            self._durations.append(float(np.nanmax(cloud.times) - np.nanmin(cloud.times)))
         if cloud.times_error:
             self._times_errors[cloud.times_error] += 1
         if len(cloud.points) and len(self._ranges) < MAX_RANGES:
@@ -177,6 +182,7 @@ class CloudChecks:
                 f"the times of the points can't be used in {count} of {len(self)} clouds: {text}",
                 "these clouds are not deskewed; correct the driver's settings",
             )
+        yield from self._overlap()
         if self._skewed and sum(self._shift(SCAN_DURATION)) > NOTICED_SHIFT:
             yield Finding(
                 "motion",
@@ -187,9 +193,24 @@ class CloudChecks:
         if not self._timed and not self._times_errors:
             yield from self._no_times()
 
-    def _no_times(self) -> Iterator[Finding]:
+    def _overlap(self) -> Iterator[Finding]:
+        """Times whose unit is wrong by less than a thousand pass as a scan; but one that outlasts the next is none."""
+        duration, period = float(np.median(self._durations or [0.0])), self._period()
+        if period > 0.0 and duration > MAX_OVERLAP * period:
+            yield Finding(
+                "times",
+                NOTE,
+                f"the times of the points of a cloud span {duration:.2g} s, and a cloud comes every {period:.2g} s",
+                "the unit of the time field is wrong: correct the driver, or leave it out with --set deskew=false",
+            )
+
+    def _period(self) -> float:
+        """Seconds from one cloud to the next; 0 where there is one only."""
         gaps = self._gaps()
-        period = float(np.median(gaps[gaps > 0.0])) if (gaps > 0.0).any() else 0.0
+        return float(np.median(gaps[gaps > 0.0])) if (gaps > 0.0).any() else 0.0
+
+    def _no_times(self) -> Iterator[Finding]:
+        period = self._period()
         duration = min(period, SCAN_DURATION)
         metres, sideways = self._shift(duration)
         if metres + sideways > self._config.mapping.resolution:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from gpgmap_ros.apps.maps import MAX_POINTS, fit_resolution, open_map
-from gpgmap_ros.apps.results import describe_origin
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.change import Comparison, compare_maps
 from gpgmap_ros.change.alignment import PARAMETERS
@@ -26,6 +25,7 @@ from gpgmap_ros.io.points import SUFFIXES, open_points
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
 from gpgmap_ros.report.change_page import write_change_report
+from gpgmap_ros.report.content import describe_origin
 from gpgmap_ros.storage.atomic import atomic_folder, write_json
 from gpgmap_ros.storage.folder_lock import LOCK_FILE
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpgmap_ros.apps.export_sheets import export_sheets, is_in_sheets
 from gpgmap_ros.apps.maps import open_map
 from gpgmap_ros.config import Config
 from gpgmap_ros.io.contours import write_contours
@@ -27,6 +28,8 @@ def export_map(name: str, formats: Iterable[str], out: Path | None) -> list[Path
     out: name without suffix; in the run's folder `exports` unless given
     """
     path = Path(name)
+    if path.is_dir() and is_in_sheets(RunFolder(path)):
+        return export_sheets(RunFolder(path), formats, out or default_out(path, name))
     gpgmap = open_map(name, Config(), None)
     crs = RunFolder(path).read_map()[1] if path.is_dir() else Crs(name=f"local frame '{gpgmap.frame_id}'")
     if not gpgmap.known.any():
@@ -108,7 +111,7 @@ def write_slope(out: Path, gpgmap: GPGMap, crs: Crs) -> list[Path]:
 def write_contour_lines(out: Path, gpgmap: GPGMap, crs: Crs) -> list[Path]:
     """Contour lines as GeoJSON."""
     path = out.with_name(f"{out.name}_contours.geojson")
-    write_contours(path, gpgmap, crs)
+    write_contours(path, gpgmap["elevation"], gpgmap.grid, crs)
     return [path]
 
 

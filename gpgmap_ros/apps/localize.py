@@ -22,13 +22,12 @@ from typing import Any
 import numpy as np
 
 from gpgmap_ros.apps.replay import Replay
-from gpgmap_ros.apps.results import describe_origin
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.geometry import quaternion_of
 from gpgmap_ros.io.run_folder import RunError, RunFolder
 from gpgmap_ros.io.trajectory import write_tum
 from gpgmap_ros.mapping.submaps import submap_mapping
-from gpgmap_ros.report.content import Content, layers_of, settings_rows, track_of
+from gpgmap_ros.report.content import Content, describe_origin, layers_of, settings_rows, track_of
 from gpgmap_ros.report.page import write_report
 from gpgmap_ros.slam import Step, Trajectory
 from gpgmap_ros.slam.localization import Localization

@@ -12,7 +12,7 @@ from typing import Any
 
 from matplotlib import colormaps
 
-from gpgmap_ros.apps.results import closure_row, describe_origin, outline, write_map
+from gpgmap_ros.apps.results import closure_row, outline, write_map
 from gpgmap_ros.closure.loop_closer import known_covariances
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.config.yaml import save_config
@@ -21,7 +21,14 @@ from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import write_tum
 from gpgmap_ros.mapping import GPGMap, SubmapStore
 from gpgmap_ros.mapping.stitching import MAX_CELLS
-from gpgmap_ros.report.content import Content, closure_views, layers_of, settings_rows, track_of
+from gpgmap_ros.report.content import (
+    Content,
+    closure_views,
+    describe_origin,
+    layers_of,
+    settings_rows,
+    track_of,
+)
 from gpgmap_ros.report.page import write_report
 from gpgmap_ros.slam.drives import join_trajectories
 from gpgmap_ros.slam.global_map import stitch_global_map

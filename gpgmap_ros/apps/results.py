@@ -7,7 +7,6 @@ their own inside, `drives/2` and so on, each with its map, trajectory and report
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpgmap_ros import __version__
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.config.yaml import save_config
 from gpgmap_ros.io.geotiff import Crs
@@ -29,6 +27,7 @@ from gpgmap_ros.report.content import (
     MOST_CLOSURES,
     Content,
     closure_views,
+    describe_origin,
     layers_of,
     settings_rows,
     track_of,
@@ -365,9 +364,13 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     chosen = summary["chosen"]
     poses = (
         chosen["pose_topic"]
-        or {"tf": "/tf", "lidar": "LiDAR odometry", "file": "trajectory file", "still": "none (standing)"}[
-            chosen["pose_source"]
-        ]
+        or {
+            "tf": "/tf",
+            "lidar": "LiDAR odometry",
+            "lidar_inertial": "LiDAR-inertial odometry",
+            "file": "trajectory file",
+            "still": "none (standing)",
+        }[chosen["pose_source"]]
     )
     rows = [
         ("clouds", chosen["topic"]),
@@ -443,8 +446,3 @@ def closure_row(closure: Any) -> dict[str, Any]:
         "T_a_b": closure.T_a_b.tolist(),
         "covariance": closure.covariance.tolist() if finite else None,
     }
-
-
-def describe_origin() -> str:
-    now = datetime.datetime.now(datetime.UTC)
-    return f"Made by gpgmap {__version__} on {now:%Y-%m-%d %H:%M} UTC."

@@ -4,6 +4,7 @@
 
     planned = survey.plan(sorted(folder.glob("*.laz")), scratch).compute()
     sums = survey.statistics(planned).compute()
+    sums = survey.ground(planned, sums).compute()   # only with plan(..., ground_width=20.0)
     windows = survey.solve(planned, sums).compute()
     first = survey.read(planned, windows[0])        # a GPGMap
 
@@ -18,12 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gp_core.grid import Grid
-from gpgmap_ros.apps.survey_files import Prepared, SurveyRequest, prepare
-from gpgmap_ros.apps.survey_run import DEFAULT_MEMORY, make_windows
+from gpgmap_ros.apps.survey_files import Prepared, SurveyRequest, model_of, prepare
+from gpgmap_ros.apps.survey_ground import filter_square, ground_jobs
 from gpgmap_ros.apps.survey_runner import LocalRunner
+from gpgmap_ros.apps.survey_solve import DEFAULT_MEMORY, make_windows
 from gpgmap_ros.apps.survey_store import load_model, save_model
 from gpgmap_ros.apps.survey_tasks import SolvedWindow, load_window, solve_survey_window, sum_points
 from gpgmap_ros.config import Config
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dask.bag import Bag
     from dask.delayed import Delayed
 
-__all__ = ["SurveyPlan", "plan", "read", "solve", "statistics"]
+__all__ = ["SurveyPlan", "ground", "plan", "read", "solve", "statistics"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +66,7 @@ def plan(
     classes: tuple[int, ...] | None = None,
     keep_outliers: bool = False,
     leave_out: bool = False,
+    ground_width: float = 0.0,
 ) -> Delayed:
     """A Delayed `SurveyPlan`: headers and samples of all files, and the settings that follow from them.
 
@@ -76,7 +77,7 @@ def plan(
 
     paths = tuple(Path(path).resolve() for path in files)
     request = SurveyRequest(
-        paths, config or Config(), frozenset(given), epsg, classes, keep_outliers, leave_out
+        paths, config or Config(), frozenset(given), epsg, classes, keep_outliers, leave_out, ground_width
     )
     planned: Delayed = delayed(_plan)(request, Path(scratch).resolve())
     return planned
@@ -84,8 +85,7 @@ def plan(
 
 def _plan(request: SurveyRequest, scratch: Path) -> SurveyPlan:
     prepared = prepare(request, LocalRunner())
-    heights = (-np.inf, np.inf) if request.keep_outliers else prepared.plan.heights
-    digest = save_model(scratch, SurveyModel(prepared.plan.config, prepared.plan.trend, heights))
+    digest = save_model(scratch, model_of(request, prepared.plan))
     return SurveyPlan(request, prepared, scratch, digest)
 
 
@@ -94,13 +94,38 @@ def statistics(planned: SurveyPlan) -> Bag:
     from dask import delayed
     from dask.bag import from_delayed
 
-    parts = [part for file in planned.prepared.files for part in file.parts(planned.request.classes)]
+    parts = [
+        part
+        for file in planned.prepared.files
+        for part in file.parts(planned.request.classes, planned.request.window)
+    ]
     tasks = [delayed(sum_points)(planned.scratch, planned.digest, part, 1) for part in parts]
     return from_delayed(tasks)
 
 
+def ground(planned: SurveyPlan, sums: Any) -> Bag:
+    """A Bag of `PartIndex`, one for each square of the survey: the points of `statistics` that are ground.
+
+    sums: what `statistics` gives, computed; a Bag is computed first
+    """
+    from dask import delayed
+    from dask.bag import from_delayed
+
+    parts, _ = used_parts(planned, sums.compute() if hasattr(sums, "compute") else list(sums))
+    tasks = [
+        delayed(_filter)(planned.scratch, planned.digest, job) for job in ground_jobs(planned.model, parts)
+    ]
+    return from_delayed(tasks)
+
+
+def _filter(scratch: Path, digest: str, job: Any) -> list[PartIndex]:
+    return [filter_square(scratch, digest, job, 1)]
+
+
 def solve(planned: SurveyPlan, sums: Any, memory: int = DEFAULT_MEMORY) -> Bag:
     """A Bag of `SolvedWindow`, one for each window of the map with points in it or near it.
+
+    ValueError where the plan asks for ground and `ground` was not applied.
 
     sums: what `statistics` gives, computed; a Bag is computed first, because the sums say which windows there are
     memory: bytes of a process, which the size of the windows depends on
@@ -109,6 +134,8 @@ def solve(planned: SurveyPlan, sums: Any, memory: int = DEFAULT_MEMORY) -> Bag:
     from dask.bag import from_delayed
 
     parts, grid = used_parts(planned, sums.compute() if hasattr(sums, "compute") else list(sums))
+    if planned.model.ground_width and any("left_out_objects" not in part.facts for part in parts):
+        raise ValueError("the plan asks for ground: solve(planned, ground(planned, sums))")
     jobs = make_windows(planned.model, planned.digest, parts, grid, memory)
     tasks = [delayed(_solve)(planned.scratch, planned.digest, job) for job in jobs]
     return from_delayed(tasks)

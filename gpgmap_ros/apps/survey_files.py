@@ -14,7 +14,8 @@ from gpgmap_ros.apps.survey_runner import LocalRunner, Runner, Task
 from gpgmap_ros.apps.survey_tasks import PART_POINTS, FileScan, FileStamp, PartSource, scan_file, stamp_of
 from gpgmap_ros.config import Config
 from gpgmap_ros.io.geotiff import Crs
-from gpgmap_ros.io.points import PointFileError
+from gpgmap_ros.io.points import EVERYTHING, PointFileError, Window
+from gpgmap_ros.mapping.survey import SurveyModel
 
 LEAST_SAMPLE = 2_000
 """Points from each file, however many files there are."""
@@ -36,6 +37,8 @@ class SurveyRequest:
     epsg: of the coordinates, 0 where the files say it; classes: of LAS points
     keep_outliers: map also points far from all others
     leave_out: go on without files that are damaged, change, are there twice or lie elsewhere; else they end the run
+    ground_width: of the widest object to be told from ground, metres; 0: all points that are read are ground
+    window: which points are read
     """
 
     files: tuple[Path, ...]
@@ -45,6 +48,8 @@ class SurveyRequest:
     classes: tuple[int, ...] | None = None
     keep_outliers: bool = False
     leave_out: bool = False
+    ground_width: float = 0.0
+    window: Window = EVERYTHING
 
     def record(self) -> dict[str, Any]:
         """In plain JSON, to tell whether a later run asks for the same."""
@@ -55,6 +60,9 @@ class SurveyRequest:
             "crs": self.epsg,
             "classes": self.classes,
             "keep_outliers": self.keep_outliers,
+            "ground": self.ground_width,
+            "bounds": self.window.bounds,
+            "spacing": self.window.spacing,
         }
 
 
@@ -69,11 +77,11 @@ class PlannedFile:
     bounds: tuple[float, ...] | None
     decoder_bytes: int
 
-    def parts(self, classes: tuple[int, ...] | None) -> list[PartSource]:
+    def parts(self, classes: tuple[int, ...] | None, window: Window = EVERYTHING) -> list[PartSource]:
         """What its points are divided into."""
         bounds: Any = self.bounds
         if not self.ranges or self.count is None:
-            return [PartSource(self.number, 0, self.stamp, classes, bounds=bounds)]
+            return [PartSource(self.number, 0, self.stamp, classes, bounds=bounds, window=window)]
         starts = range(0, max(self.count, 1), PART_POINTS)
         return [
             PartSource(
@@ -128,6 +136,12 @@ def prepare(
     )
 
 
+def model_of(request: SurveyRequest, planned: Plan) -> SurveyModel:
+    """What all parts of the survey have in common."""
+    heights = (-np.inf, np.inf) if request.keep_outliers else planned.heights
+    return SurveyModel(planned.config, planned.trend, heights, request.ground_width)
+
+
 def covered_area(scans: Sequence[FileScan]) -> float | None:
     """Square metres with points in them, from places in the files and their boxes; None where the sample says it.
 
@@ -155,7 +169,7 @@ def scan_files(
     """What headers and samples say, in the order of the files, and what is wrong with those that can't be read."""
     points = max(SAMPLE // len(request.files), LEAST_SAMPLE)
     whole = sum(path.stat().st_size for path in request.files if path.is_file()) <= WHOLE_BYTES
-    asked = (request.epsg, request.classes, points, whole)
+    asked = (request.epsg, request.classes, points, whole, request.window)
     tasks = [
         Task(f"scan-{number}", scan_file, (path_for(path, runner), *asked))
         for number, path in enumerate(request.files)
@@ -245,7 +259,7 @@ def refresh_files(
         if (now.size, now.modified) == (file.stamp.size, file.stamp.modified):
             fresh.append(replace(file, stamp=now))
             continue
-        arguments = (path, request.epsg, request.classes, LEAST_SAMPLE, False)
+        arguments = (path, request.epsg, request.classes, LEAST_SAMPLE, False, request.window)
         for outcome in runner.run([Task(f"scan-again-{file.number}", scan_file, arguments)]):
             if outcome.error is not None:
                 raise outcome.error

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gpgmap_ros.apps.results import describe_origin
 from gpgmap_ros.apps.survey_overview import Overview
 from gpgmap_ros.config import Config
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.mapping.layers import reported_layers
-from gpgmap_ros.report.content import Content, encoded_layers, settings_rows
+from gpgmap_ros.report.content import Content, describe_origin, encoded_layers, settings_rows
 from gpgmap_ros.report.page import write_report
 
 

@@ -79,7 +79,7 @@ class Runner(Protocol):
 class LocalRunner:
     """One task after the other, in this process. Needs no Dask."""
 
-    description = "this process"
+    description = "one core of this machine"
     workers = 1
 
     def check(self, scratch: Path) -> None:

@@ -35,6 +35,7 @@ def save_model(scratch: Path, model: SurveyModel) -> str:
         "origin": np.array(trend.origin),
         "edge": np.array(trend.edge),
         "heights": np.array(model.heights),
+        "ground_width": np.array(model.ground_width),
     }
     write_arrays(scratch / MODEL, arrays)
     return model_digest(scratch)
@@ -49,13 +50,13 @@ def model_digest(scratch: Path) -> str:
 @lru_cache(maxsize=2)
 def load_model(scratch: Path, digest: str) -> SurveyModel:
     """What `save_model` wrote. RuntimeError where it is another by now."""
-    arrays = read_arrays(scratch / MODEL, ("trend", "origin", "edge", "heights"))
+    arrays = read_arrays(scratch / MODEL, ("trend", "origin", "edge", "heights", "ground_width"))
     if model_digest(scratch) != digest:
         raise RuntimeError(f"{scratch}: the plan changed while the survey ran: begin again")
     x, y = (float(value) for value in arrays["origin"])
     low, high = (float(value) for value in arrays["heights"])
     trend = Trend(arrays["trend"], (x, y), float(arrays["edge"]))
-    return SurveyModel(load_config(scratch / SETTINGS), trend, (low, high))
+    return SurveyModel(load_config(scratch / SETTINGS), trend, (low, high), float(arrays["ground_width"]))
 
 
 def save_plan(

@@ -26,12 +26,12 @@ from gpgmap_ros.apps.survey_overview import shrink_window
 from gpgmap_ros.apps.survey_store import load_model
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.io.geotiff import Crs
-from gpgmap_ros.io.points import NoPointsError, PointFileError, open_points
+from gpgmap_ros.io.points import EVERYTHING, NoPointsError, PointFileError, Window, open_points
 from gpgmap_ros.io.points.decoder import decoder
 from gpgmap_ros.io.points.source import Bounds
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import STORED, posterior_layers
-from gpgmap_ros.mapping.survey import PartialSums, SurveyModel
+from gpgmap_ros.mapping.survey import PartialSums, SurveyModel, bounding_box
 from gpgmap_ros.mapping.survey_parts import (
     Entries,
     PartIndex,
@@ -41,8 +41,9 @@ from gpgmap_ros.mapping.survey_parts import (
     remove_part,
     write_part,
 )
-from gpgmap_ros.mapping.survey_window import Places, solve_window
+from gpgmap_ros.mapping.survey_window import Places, load_tiles, solve_window
 from gpgmap_ros.memory import give_back, largest_bytes
+from gpgmap_ros.storage.npz import write_arrays_to
 
 PART_POINTS = 4_000_000
 """Points of a part: 100 MB while it is made."""
@@ -98,7 +99,14 @@ class FileScan:
     empty: str = ""
 
 
-def scan_file(path: str, epsg: int, classes: tuple[int, ...] | None, points: int, whole: bool) -> FileScan:
+def scan_file(
+    path: str,
+    epsg: int,
+    classes: tuple[int, ...] | None,
+    points: int,
+    whole: bool,
+    window: Window = EVERYTHING,
+) -> FileScan:
     """Read the header and a sample of so many points. PointFileError where the file can't be read.
 
     whole: decode all of the file for the sample, else a part of it
@@ -106,7 +114,7 @@ def scan_file(path: str, epsg: int, classes: tuple[int, ...] | None, points: int
     if not Path(path).exists():
         raise PointFileError(f"{path}: no such file")
     stamp = stamp_of(path)
-    source = open_points(Path(path), epsg, classes)
+    source = open_points(Path(path), epsg, classes, window)
     sample = places = np.empty((0, 3))
     empty = ""
     try:
@@ -138,6 +146,7 @@ class PartSource:
     first: int = 0
     count: int | None = None
     bounds: Bounds | None = None
+    window: Window = EVERYTHING
 
     def path(self, scratch: Path, sub: int) -> Path:
         """Of the sums: one part, or several of a file that can't be divided before it is read."""
@@ -157,7 +166,7 @@ def sum_points(scratch: Path, digest: str, source: PartSource, threads: int | No
     begin, cpu = time.perf_counter(), time.process_time() + decoder.processor_seconds
     model, workers = load_model(scratch, digest), Workers(threads)
     source.stamp.check()
-    opened = open_points(Path(source.stamp.path), classes=source.classes)
+    opened = open_points(Path(source.stamp.path), classes=source.classes, window=source.window)
     found: list[PartIndex] = []
     sums, empty = PartialSums(model), ""
 
@@ -203,7 +212,7 @@ def check_extent(path: str, bounds: Bounds | None, piece: Array) -> None:
         return
     low, high = np.array(bounds[:3]), np.array(bounds[3:])
     spare = OUTSIDE_SHARE * (high - low) + OUTSIDE_METRES
-    found_low, found_high = piece.min(axis=0), piece.max(axis=0)
+    found_low, found_high = bounding_box(np.ascontiguousarray(piece))
     outside = (found_low < low - spare) | (found_high > high + spare)
     if outside.any():
         axis = int(np.argmax(outside))
@@ -253,6 +262,11 @@ class WindowJob:
     factor: int
     signature: str
 
+    @property
+    def solved_shape(self) -> tuple[int, int]:
+        """Rows and columns of what is solved at once: the same at the edges of the map as within it."""
+        return min(self.edge, self.grid.shape[0]), min(self.edge, self.grid.shape[1])
+
     def path(self, scratch: Path) -> Path:
         """Of the solved layers."""
         return scratch / "windows" / f"window_{self.rows.start}_{self.columns.start}.npz"
@@ -286,7 +300,6 @@ def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int
     parts = [PartIndex(Path(name), entries, {}) for name, entries in job.parts]
     with _SOLVING:
         part = solve_divided(model, job, places_by_tile(parts), Workers(threads))
-    give_back()
     small: dict[str, NDArray[np.float32]] = {}
     layers: dict[str, NDArray[Any]] = {}
     if part is not None:
@@ -313,16 +326,16 @@ def solve_divided(model: SurveyModel, job: WindowJob, places: Places, workers: W
     shape = (job.rows.stop - job.rows.start, job.columns.stop - job.columns.start)
     layers = {name: np.full(shape, np.nan, dtype=np.float32) for name in names}
     known = False
+    tiles = load_tiles(model, job.grid, job.rows, job.columns, places, workers)
     for y in range(0, shape[0], job.edge):
         for x in range(0, shape[1], job.edge):
             rows = slice(job.rows.start + y, min(job.rows.start + y + job.edge, job.rows.stop))
             columns = slice(job.columns.start + x, min(job.columns.start + x + job.edge, job.columns.stop))
-            part = solve_window(model, job.grid, rows, columns, places, job.noise_level, workers)
+            part = solve_window(model, job.grid, rows, columns, tiles, job.noise_level, job.solved_shape)
             if part is not None:
                 known = True
                 for name, layer in layers.items():
                     layer[y : y + job.edge, x : x + job.edge] = part[name]
-            give_back()
     if not known:
         return None
     edge = job.grid.resolution
@@ -336,7 +349,7 @@ def write_scratch(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     try:
         with staged.open("xb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            write_arrays_to(file, arrays)
         os.replace(staged, path)
     finally:
         staged.unlink(missing_ok=True)

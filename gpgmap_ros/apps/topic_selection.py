@@ -6,6 +6,7 @@ Each selection comes with its reason. Where two topics are equally likely, the e
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ class TopicRequest:
     """What the user has decided. None and False: guess.
 
     topic: of the clouds; odometry: topic of the poses; tf: poses from the tree of frames; lidar: by registering clouds
+    lidar_inertial: by rko-lio from clouds and IMU
     still: the sensor stands; poses: from a file
     map_frame: gravity-aligned frame for the map
     imu, gps: topics of these, or "none"
@@ -66,6 +68,7 @@ class TopicRequest:
     odometry: str | None = None
     tf: bool = False
     lidar: bool = False
+    lidar_inertial: bool = False
     still: bool = False
     poses: PoseFile | None = None
     map_frame: str | None = None
@@ -77,7 +80,8 @@ class TopicRequest:
 class TopicSelection:
     """What is used, and why.
 
-    topic, sensor_frame: of the clouds; pose_source: tf, odometry, lidar, file or still; pose_topic: for odometry
+    topic, sensor_frame: of the clouds; pose_source: tf, odometry, lidar, lidar_inertial, file or still
+    pose_topic: for odometry
     map_frame, base_frame: as in the configuration; mounted: whether frames lead from the base to the sensor
     transform_topics: /tf and /tf_static, as far as the recording has them
     pose_file, trajectory: where pose_source is file
@@ -204,6 +208,11 @@ def _sensor_topic(
     return best
 
 
+def configured_source(pose_source: str) -> str:
+    """The setting `pose_source` for the source of a recording: a file and a sensor that stands have none."""
+    return pose_source if pose_source in ("tf", "lidar", "lidar_inertial") else "odometry"
+
+
 def recorded_source(
     selection: TopicSelection, limits: DriveConfig | None = None, max_tilt: float = MAX_TILT
 ) -> PoseSource:
@@ -317,7 +326,7 @@ def _tree(recording: Recording, topics: tuple[str, ...], decoder: Decoder) -> _T
 def _pose_source(
     recording: Recording, request: TopicRequest, tree: _Tree, sensor_frame: str, reasons: list[str]
 ) -> tuple[str, str]:
-    """tf, odometry, lidar, file or still, and the topic of the odometry."""
+    """tf, odometry, lidar, lidar_inertial, file or still, and the topic of the odometry."""
     topics = recording.of_type(*POSE_TYPES)
     if request.still:
         reasons.append("no poses: the sensor is taken to stand still (--still)")
@@ -334,6 +343,11 @@ def _pose_source(
         whose = "the robot's" if request.poses.of_base else "the sensor's"
         reasons.append(f"poses from {request.poses.path}, {whose} (--poses)")
         return "file", ""
+    if request.lidar_inertial:
+        _require_imu(recording, request)
+        _require_lidar_odometry("--lidar-inertial", "small_gicp", "rko_lio")
+        reasons.append("poses by LiDAR-inertial odometry (--lidar-inertial)")
+        return "lidar_inertial", ""
     if request.lidar:
         _require_lidar_odometry("--lidar")
         reasons.append("poses by LiDAR odometry (--lidar)")
@@ -365,9 +379,17 @@ def _pose_source(
     return "lidar", ""
 
 
-def _require_lidar_odometry(why: str) -> None:
+def _require_imu(recording: Recording, request: TopicRequest) -> None:
+    if request.imu == "none" or not any(item.count != 0 for item in recording.of_type(IMU)):
+        raise TopicSelectionError(
+            f"--lidar-inertial needs the messages of an IMU ({IMU}): say --lidar where there is none"
+        )
+
+
+def _require_lidar_odometry(why: str, *modules: str) -> None:
     try:
-        import small_gicp  # noqa: F401
+        for name in modules or ("small_gicp",):
+            import_module(name)
     except ImportError as error:
         raise TopicSelectionError(
             f"{why}: {explain_missing(error)}. Or record one of them, or say --still if the sensor did not move"
@@ -384,7 +406,7 @@ def _map_frame(
 ) -> str:
     chain = tree.ancestors(sensor_frame)
     above = [name for name in chain[1:] if pose_source == "still" or tree.moves(sensor_frame, name)]
-    free = pose_source in ("still", "lidar", "file")  # of frames in the recording
+    free = pose_source in ("still", "lidar", "lidar_inertial", "file")  # of frames in the recording
     if request.map_frame is not None:
         if request.map_frame not in above and not free:
             raise TopicSelectionError(

@@ -45,6 +45,11 @@ class CommonCells:
     compared: Mask
 
     @property
+    def known(self) -> Mask:
+        """Cells that both maps know, also those where one of them is too uncertain to be compared."""
+        return np.isfinite(self.before) & np.isfinite(self.after)
+
+    @property
     def slopes(self) -> Array:
         """(2, rows, columns) steepness of both maps."""
         return np.asarray(np.nan_to_num(np.hypot(self.gradients[:, 0], self.gradients[:, 1])))

@@ -6,21 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gp_core.arrays import Array
 from gp_core.grid import Grid
 from gpgmap_ros.change.common_cells import CommonCells, Mask, lay_over
-from gpgmap_ros.change.detection import CellTest, FalsePatches, find_changed_cells, highest_scores
-from gpgmap_ros.change.error_correlation import draw_fields
+from gpgmap_ros.change.detection import CellTest, find_changed_cells
 from gpgmap_ros.change.null_model import NullModel, estimate_null
 from gpgmap_ros.change.patches import Footprint, Patch, find_footprints
+from gpgmap_ros.change.volumes import Volumes, measure_volumes, volume_intervals
 from gpgmap_ros.mapping import GPGMap
 
 LEVEL = 0.05
 DRAWS = 200
 """Of the error field: 95 % intervals of volumes from their quantiles."""
-VOLUME_LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,50 +100,9 @@ def compare_maps(
     tell(0.05, "estimating the error of unchanged ground")
     model = estimate_null(common, rng, align)
     test = find_changed_cells(model, common.compared, level)
-    footprints = find_footprints(test.changed, test.nearest, common.compared)
-    drawn = _draw_volumes(common, model, test, footprints, draws, rng, tell)
-    return _assemble(common, model, test, footprints, drawn, level, align)
-
-
-@dataclass(frozen=True, eq=False)
-class _Drawn:
-    """errors: (draws, patches) of the volumes, m^3; motions: (draws, 6); false_rates: (patches,)"""
-
-    errors: Array
-    motions: Array
-    false_rates: Array
-
-
-def _draw_volumes(
-    common: CommonCells,
-    model: NullModel,
-    test: CellTest,
-    footprints: list[Footprint],
-    draws: int,
-    rng: np.random.Generator,
-    tell: Callable[[float, str], None],
-) -> _Drawn:
-    """Error fields as the two surveys may have them, each with the alignment that would have been fitted to it."""
-    place = cell_numbers(model, common.compared)
-    false = FalsePatches(common.compared, test.threshold)
-    errors, motions = np.zeros((draws, len(footprints))), np.zeros((draws, 6))
-    area = common.grid.resolution**2
-    for k, field in enumerate(draw_fields(model.correlation, common.compared.shape, draws, rng)):
-        score = model.scale.from_normal(field.ravel()[model.index])
-        motions[k] = model.operator.motion(model.std * score)
-        e = model.volume_std * score - motions[k] @ model.operator.jacobian
-        errors[k] = [area * e[place[item.cells]].sum() for item in footprints]
-        false.add(field)
-        tell(0.2 + 0.75 * (k + 1) / draws, f"error field {k + 1} of {draws}")
-    peaks = highest_scores(test.score, test.changed, [item.cells for item in footprints])
-    return _Drawn(errors, motions, false.false_rates(peaks))
-
-
-def cell_numbers(model: NullModel, compared: Mask) -> NDArray[np.int64]:
-    """(rows x columns,) which of the compared cells each cell is."""
-    place = np.zeros(compared.size, dtype=np.int64)
-    place[model.index] = np.arange(len(model.index))
-    return place
+    footprints = find_footprints(test.changed, test.nearest, common.compared, common.known)
+    volumes = measure_volumes(common, model, test, footprints, draws, rng, tell)
+    return _assemble(common, model, test, footprints, volumes, level, align)
 
 
 def _assemble(
@@ -153,7 +110,7 @@ def _assemble(
     model: NullModel,
     test: CellTest,
     footprints: list[Footprint],
-    drawn: _Drawn,
+    measured: Volumes,
     level: float,
     align: bool,
 ) -> Comparison:
@@ -162,26 +119,22 @@ def _assemble(
         out[model.index] = values
         return out.reshape(common.compared.shape)
 
-    kept = np.flatnonzero(drawn.false_rates <= level)
-    place, area = cell_numbers(model, common.compared), common.grid.resolution**2
+    intervals, area = volume_intervals(measured.volumes, measured.errors), common.grid.resolution**2
+    signs = np.array([item.sign for item in footprints])
+    kept = np.flatnonzero((measured.false_rates <= level) & measured.told)
     change, called = layer(np.zeros(len(model.index))).ravel(), test.changed.ravel()
-    volumes = np.array([area * model.difference[place[item.cells]].sum() for item in footprints])
     for k in kept:
         item = footprints[k]
         own = item.cells[called[item.cells] & (item.sign * test.score.ravel()[item.cells] > 0.0)]
         change[own] = item.sign
-    kept = kept[np.argsort(-np.abs(volumes[kept]))]
-    patches = tuple(
-        _describe(common, model, footprints[k], place, volumes[k], drawn.errors[:, k], drawn.false_rates[k])
-        for k in kept
-    )
-    signs = np.array([item.sign for item in footprints])
+    kept = kept[np.argsort(-np.abs(measured.volumes[kept]))]
+    patches = tuple(_describe(common, measured, footprints[k], int(k), intervals[k]) for k in kept)
     groups = [kept[signs[kept] == 1], kept[signs[kept] == -1], kept]
-    fill, cut, net = (_interval(volumes[g].sum(), drawn.errors[:, g].sum(axis=1)) for g in groups)
+    fill, cut, net = (_total(measured.volumes[g], measured.errors[:, g]) for g in groups)
     cells = np.concatenate([footprints[k].cells for k in kept]) if len(kept) else np.zeros(0, dtype=np.int64)
     factor = model.scale.normal_factor
-    alone = factor * area * float(np.sqrt((model.std[place[cells]] ** 2).sum()))
-    together = float(drawn.errors[:, kept].sum(axis=1).std()) if len(kept) else 0.0
+    alone = factor * area * float(np.sqrt((measured.std.ravel()[cells] ** 2).sum()))
+    together = float(measured.errors[:, kept].sum(axis=1).std()) if len(kept) else 0.0
     difference = layer(model.difference)
     return Comparison(
         grid=common.grid,
@@ -197,7 +150,7 @@ def _assemble(
         cut=cut,
         net=net,
         motion=model.motion,
-        motion_std=drawn.motions.std(axis=0),
+        motion_std=measured.motions.std(axis=0),
         centre=model.centre,
         aligned=align,
         floor_std=factor * float(np.sqrt(model.scale.factors[1])),
@@ -207,36 +160,28 @@ def _assemble(
     )
 
 
-def _describe(
-    common: CommonCells,
-    model: NullModel,
-    item: Footprint,
-    place: NDArray[np.int64],
-    volume: float,
-    errors: Array,
-    false_rate: float,
-) -> Patch:
-    d, area = model.difference[place[item.cells]], common.grid.resolution**2
+def _describe(common: CommonCells, measured: Volumes, item: Footprint, k: int, interval: Array) -> Patch:
+    d, area = measured.difference.ravel()[item.cells], common.grid.resolution**2
     y, x = np.divmod(item.cells, common.compared.shape[1])
     weight = np.maximum(item.sign * d, 0.0) + 1e-12
-    _, low, high = _interval(volume, errors)
     return Patch(
         kind="fill" if item.sign > 0 else "cut",
         x=float(np.average(common.grid.x[x], weights=weight)),
         y=float(np.average(common.grid.y[y], weights=weight)),
         area=len(item.cells) * area,
         changed_area=item.changed * area,
-        volume=float(volume),
-        std=float(errors.std()),
-        interval=(low, high),
+        gap_area=int((~common.compared.ravel()[item.cells]).sum()) * area,
+        volume=float(measured.volumes[k]),
+        std=float(measured.errors[:, k].std()),
+        interval=(float(interval[0]), float(interval[1])),
         mean=float(d.mean()),
         extreme=float(d[np.argmax(item.sign * d)]),
-        false_rate=float(false_rate),
+        false_rate=float(measured.false_rates[k]),
     )
 
 
-def _interval(volume: float, errors: Array) -> tuple[float, float, float]:
-    """The volume, and the bounds of its interval. errors: (draws,)"""
-    tail = 0.5 * (1.0 - VOLUME_LEVEL)
-    low, high = np.quantile(errors, [tail, 1.0 - tail])
-    return float(volume), float(volume - high), float(volume - low)
+def _total(volumes: Array, errors: Array) -> tuple[float, float, float]:
+    """The sum of volumes (patches,), and the bounds of its interval. errors: (draws, patches)"""
+    total = np.array([volumes.sum()])
+    ((low, high),) = volume_intervals(total, errors.sum(axis=1, keepdims=True))
+    return float(total[0]), float(low), float(high)

@@ -24,8 +24,8 @@ from gpgmap_ros.change.common_cells import Mask
 from gpgmap_ros.change.error_scale import ErrorScale
 from gpgmap_ros.change.null_model import EIGHT, SCALES, NullModel, average
 
-SAME_DIRECTION = 0.5
-"""Standard deviations that a cell itself must differ by: windows reach beyond the edges of a change."""
+SAME_DIRECTION = 1.0
+"""Standard deviations that a cell and its neighbours must differ by: windows reach beyond the edges of a change."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ def find_changed_cells(model: NullModel, compared: Mask, level: float) -> CellTe
     q = np.ones(compared.shape)
     q[compared] = adjust_p_values(p)
     found = q <= level
-    changed = found & (np.sign(score) * model.normal > SAME_DIRECTION)
+    changed = found & (np.sign(score) * scores[1] > SAME_DIRECTION)
     threshold = float(np.abs(score[found]).min()) if found.any() else np.inf
     return CellTest(score, scores[1], q, changed, threshold)
 

@@ -44,6 +44,8 @@ class NullModel:
     normal: (rows, columns) normal scores of the differences, 0 where not compared
     stable: (rows, columns) cells that the model was estimated from
     tails: (sigma, nu) of the averaged normal scores, by `SCALES`
+    gap_index, gap_difference, gap_std: as index, difference and volume_std, of cells that both maps know and that are
+        not compared because one of them is too uncertain there
     """
 
     index: NDArray[np.int64]
@@ -58,6 +60,9 @@ class NullModel:
     stable: Mask
     tails: tuple[tuple[float, float], ...]
     correlation: Correlation
+    gap_index: NDArray[np.int64]
+    gap_difference: Array
+    gap_std: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +79,13 @@ class _Cells:
     extent: float
 
     @classmethod
-    def of(cls, common: CommonCells) -> _Cells:
-        compared = common.compared
+    def of(cls, common: CommonCells, compared: Mask, centre: Array | None = None) -> _Cells:
+        """The cells of a mask. centre: of the motion; their middle unless given"""
         index = np.flatnonzero(compared)
         y, x = np.divmod(index, compared.shape[1])
         xy = np.column_stack([common.grid.x[x], common.grid.y[y]])
         height = 0.5 * (common.before + common.after)[compared]
-        centre = np.array([*xy.mean(axis=0), height.mean()])
+        centre = np.array([*xy.mean(axis=0), height.mean()]) if centre is None else centre
         gradient = common.gradients.mean(axis=0)[:, compared].T
         jacobian = make_jacobian(xy - centre[:2], height - centre[2], gradient)
         slopes, curvatures = common.slopes[:, compared], common.curvatures[:, compared]
@@ -93,7 +98,7 @@ class _Cells:
             )
         )
         difference = (common.after - common.before)[compared]
-        extent = max(float(np.abs(xy - centre[:2]).max()), common.grid.resolution)
+        extent = max(float(np.abs(xy - centre[:2]).max(initial=0.0)), common.grid.resolution)
         return cls(common, index, difference, jacobian, covariates, of_volumes, centre, extent)
 
     def image(self, values: Array) -> Array:
@@ -108,7 +113,8 @@ def estimate_null(common: CommonCells, rng: np.random.Generator, align: bool = T
 
     align: remove the rigid motion between them; else the frames are taken as exact, and the motion as change
     """
-    cells = _Cells.of(common)
+    cells = _Cells.of(common, common.compared)
+    gaps = _Cells.of(common, common.known & ~common.compared, cells.centre)
     d = cells.difference
     stable = np.ones(d.size, dtype=bool)
     r = d - np.median(d)
@@ -146,6 +152,9 @@ def estimate_null(common: CommonCells, rng: np.random.Generator, align: bool = T
         mask,
         tails,
         correlation,
+        gaps.index,
+        gaps.difference - (motion @ gaps.jacobian if align else 0.0),
+        scale.std(gaps.of_volumes),
     )
 
 

@@ -21,6 +21,8 @@ GROW_SCORE = 1.5
 """Standard deviations that a neighbour of changed ground must differ by, in the same direction, to belong to it."""
 GROW_CELLS, MARGIN = 4, 2
 """Cells that a patch grows by in this way at most, and cells around that."""
+GAP_CELLS = 6
+"""Cells that a patch reaches into ground that a survey measured badly, or did not see: a change does not end there."""
 LEAST_CELLS = 4
 """Changed cells of a patch: fewer are not told from a single wrong height."""
 
@@ -39,6 +41,8 @@ class Patch:
     """A patch of cut or fill.
 
     kind: cut or fill; x, y: its middle, weighted by the difference; area: m^2, changed_area: of its changed cells
+    gap_area: of cells that were not compared because a survey measured them badly or not at all; their part of the
+        volume is uncertain accordingly
     volume: m^3, negative for cut; std: its standard deviation; interval: it holds the volume with a probability of 95 %
     mean, extreme: difference, m; false_rate: expected share of false patches among those at least as clear
     """
@@ -48,6 +52,7 @@ class Patch:
     y: float
     area: float
     changed_area: float
+    gap_area: float
     volume: float
     std: float
     interval: tuple[float, float]
@@ -56,17 +61,24 @@ class Patch:
     false_rate: float
 
 
-def find_footprints(changed: Mask, score: Array, known: Mask) -> list[Footprint]:
-    """Patches of the `changed` cells. score: (rows, columns) of the averaged differences, with sign"""
+def find_footprints(changed: Mask, score: Array, compared: Mask, known: Mask) -> list[Footprint]:
+    """Patches of the `changed` cells.
+
+    score: (rows, columns) of the averaged differences, with sign
+    known: cells of both maps; those that are not compared, and unseen cells within the ground, may belong to a patch
+    """
     found = []
     taken = np.zeros(changed.shape, dtype=bool)
+    ground = ndimage.binary_fill_holes(known)
+    gaps = ground & ~compared
     for sign in (1, -1):
         core = changed & (sign * score > 0.0)
         labels, count = ndimage.label(core, EIGHT)
         core &= (np.bincount(labels.ravel(), minlength=count + 1) >= LEAST_CELLS)[labels]
         near = core | (sign * score > GROW_SCORE)
         grown = ndimage.binary_dilation(core, EIGHT, iterations=GROW_CELLS, mask=near)
-        wide = ndimage.binary_dilation(grown, EIGHT, iterations=MARGIN) & known & ~taken
+        bridged = ndimage.binary_dilation(grown, EIGHT, iterations=GAP_CELLS, mask=grown | gaps)
+        wide = ndimage.binary_dilation(bridged, EIGHT, iterations=MARGIN) & ground & ~taken
         taken |= wide
         labels, _ = ndimage.label(wide, EIGHT)
         for number, box in enumerate(ndimage.find_objects(labels), 1):

@@ -14,8 +14,8 @@ import numpy as np
 from contourpy import LineType, contour_generator
 from numpy.typing import NDArray
 
+from gp_core.grid import Grid
 from gpgmap_ros.io.geotiff import Crs
-from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.storage.atomic import write_text
 
 LINES = 20
@@ -32,11 +32,14 @@ def contour_interval(heights: NDArray[np.float32]) -> float:
     return float(f"{next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= least):.6g}")
 
 
-def contour_lines(gpgmap: GPGMap, interval: float) -> list[tuple[float, NDArray[np.float64]]]:
-    """Level and points (N, 2) of each line, through the centres of the known cells."""
-    heights = gpgmap["elevation"]
+def contour_lines(
+    heights: NDArray[np.float32], grid: Grid, interval: float
+) -> list[tuple[float, NDArray[np.float64]]]:
+    """Level and points (N, 2) of each line, through the centres of the known cells. heights: `[iy, ix]`"""
+    if not np.isfinite(heights).any():
+        return []
     masked = np.ma.masked_invalid(np.asarray(heights, dtype=np.float64))
-    made = contour_generator(gpgmap.grid.x, gpgmap.grid.y, masked, line_type=LineType.Separate)
+    made = contour_generator(grid.x, grid.y, masked, line_type=LineType.Separate)
     first = int(np.ceil(np.nanmin(heights) / interval))
     last = int(np.floor(np.nanmax(heights) / interval))
     return [
@@ -46,16 +49,18 @@ def contour_lines(gpgmap: GPGMap, interval: float) -> list[tuple[float, NDArray[
     ]
 
 
-def write_contours(path: Path, gpgmap: GPGMap, crs: Crs, interval: float | None = None) -> None:
+def write_contours(
+    path: Path, heights: NDArray[np.float32], grid: Grid, crs: Crs, interval: float | None = None
+) -> None:
     """Write all lines; each has its elevation, and whether it is an index contour. interval: metres between them"""
-    step = interval or contour_interval(gpgmap["elevation"])
+    step = interval or contour_interval(heights)
     features = [
         {
             "type": "Feature",
             "properties": {"elevation": round(level, 6), "index": round(level / step) % INDEX == 0},
             "geometry": {"type": "LineString", "coordinates": np.round(line, 3).tolist()},
         }
-        for level, line in contour_lines(gpgmap, step)
+        for level, line in contour_lines(heights, grid, step)
         if len(line) > 1
     ]
     collection: dict[str, Any] = {"type": "FeatureCollection", "name": "contours", "features": features}

@@ -33,7 +33,7 @@ from gpgmap_ros.io.mcap_scan import Channel, Scan
 from gpgmap_ros.io.ros1_scan import Ros1Scan
 from gpgmap_ros.io.sqlite_scan import SqliteScan
 from gpgmap_ros.io.unpacking import PACKED, Unpacked
-from gpgmap_ros.sensing.livox import CLOUD, PACKAGES, POINT
+from gpgmap_ros.sensing.livox import CLOUD, LIVOX_TYPES, PACKAGES, POINT, parse_livox
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -388,6 +388,8 @@ class Decoder:
         try:
             if message.encoding == "ros1":
                 return ros1_types().deserialize_ros1(message.data, kind)
+            if kind in LIVOX_TYPES:
+                return parse_livox(bytes(message.data))
             return self._ros2.deserialize_cdr(message.data, kind)
         except DAMAGE as error:
             raise BagError(f"{message.topic}: a message cannot be decoded: {_one_line(error)}") from error

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,9 +26,11 @@ from gpgmap_ros.config import Config
 from gpgmap_ros.config.yaml import load_config, save_config
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.map_products import read_map_npz
-from gpgmap_ros.io.trajectory import Trajectory, read_tum
 from gpgmap_ros.mapping import GPGMap, SubmapStore
 from gpgmap_ros.storage.atomic import write_json
+
+if TYPE_CHECKING:
+    from gpgmap_ros.io.trajectory import Trajectory
 
 MAX_BYTES = 256 << 20
 """Of a JSON file that is read: tens of thousands of comparisons."""
@@ -120,11 +122,18 @@ class RunFolder:
 
     def read_map(self) -> tuple[GPGMap, Crs]:
         self.check()
+        if not self.map.exists() and (self.layers / "elevation.vrt").exists():
+            raise RunError(
+                f"{self.path}: its map is too large for one file in memory: it is in sheets, see"
+                f" {self.layers / 'elevation.vrt'}"
+            )
         if not self.map.exists():
             raise RunError(f"{self.path}: it contains no map: the run ended before one was made")
         return read_map_npz(self.map, self.read_config())
 
     def read_trajectory(self, corrected: bool = True) -> Trajectory:
+        from gpgmap_ros.io.trajectory import read_tum  # brings the whole SLAM loop with it: 0.6 s
+
         self.check()
         return read_tum(self.trajectory if corrected else self.odometry)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -25,13 +26,14 @@ from gpgmap_ros.mapping.model import (
 )
 from gpgmap_ros.mapping.noise import CommonError
 from gpgmap_ros.mapping.point_input import points_array
-from gpgmap_ros.mapping.pseudo_points import SURFACE_DEGREE, PseudoPoints, condense
 
 MEAN_DRIFT = 0.5
 """Standard deviations of the relief by which the ground may leave the prior mean before that is brought up to date."""
 
 NOISE_RENEWAL = 0.15
-"""Share of the map's points that must be new before the noise is learned again."""
+"""Share of the points so far that must be new before the noise is learned again."""
+MOST_REPLACED = 10.0
+"""Times that the points of the map may be replaced before it is in any case: what they say is limited."""
 
 
 class ElevationMap:
@@ -46,9 +48,12 @@ class ElevationMap:
         self._mean = mean
         self._grid = grid_around(np.asarray(centre, dtype=np.float64), config)
         self._gp: GridGP | None = None
+        self._twin_of: GridGP | None = None
         self._posterior: GridPosterior | None = None
         self._new_points = 0
         """Since the noise was last learned."""
+        self._seen = 0.0
+        """Points of the present window, also those that were scaled down since."""
         self._sample = PointSample()
         self.common = CommonError()
         """Of the points so far."""
@@ -89,6 +94,7 @@ class ElevationMap:
             # a robot that stands for an hour must not end up with a map that nothing can change any more
             self._gp.limit_information(1.0 / (self.config.finest_std**2 * self._gp.noise_level))
             self._new_points += used
+            self._seen += used
             self._posterior = None
             if self.config.learn_noise:
                 self._sample.add(xyz, variance)
@@ -112,7 +118,9 @@ class ElevationMap:
         cells_x, cells_y = np.round((np.array(grid.origin) - self._grid.origin) / grid.resolution).astype(int)
         self._grid, self._posterior = grid, None
         if self._gp is not None:
+            before = self._gp.count
             self._gp.move(int(cells_y), int(cells_x))
+            self._seen *= self._gp.count / before if before else 0.0
             height = self._gp.mean_height
             if height is None:
                 self._gp = None
@@ -131,12 +139,15 @@ class ElevationMap:
         """All that the map remembers; None before the first point."""
         return None if self._gp is None else self._gp.blocks()
 
-    def pseudo_points(self) -> PseudoPoints | None:
-        """Points that stand for all that the map remembers, in any frame; None before the first point."""
-        if self._gp is None:
-            return None
-        blocks = self._gp.blocks()
-        return condense(blocks, self._gp.block_means(blocks, SURFACE_DEGREE))
+    def estimate_noise_level(self) -> float | None:
+        """Factor on the noise variances that the points show; None before there are enough of them."""
+        return None if self._gp is None else self._gp.estimate_noise_level()
+
+    def set_noise_level(self, level: float) -> None:
+        """Weight the points by a noise level that is known, as from the whole of which this map is a part."""
+        if self._gp is not None:
+            self._gp.set_noise_level(level)
+            self._posterior = None
 
     def restore(
         self, blocks: Blocks | None, mean: float | None = None, noise_level: float | None = None
@@ -154,6 +165,23 @@ class ElevationMap:
                 gp.set_noise_level(noise_level)
         self._gp, self._posterior = gp, None
 
+    def to_solve(self, before: ElevationMap | None = None) -> ElevationMap:
+        """A map with the data of this one, to be solved in another thread while this one goes on; solve only that.
+
+        before: what this returned the last time: it is brought up to date, and only what has changed is solved again
+        """
+        out = before
+        if out is None or out._twin_of is not self._gp:
+            out = ElevationMap(self.config, (0.0, 0.0), self._mean)
+            out._gp, out._twin_of = (None if self._gp is None else self._gp.twin()), self._gp
+        elif out._gp is not None and self._gp is not None:
+            out._gp.take(self._gp)
+        out.config, out._grid, out.common = self.config, self._grid, self.common
+        out._sample, out._posterior = copy.copy(self._sample), None
+        out._seen = self._seen
+        out._new_points, self._new_points = out._new_points + self._new_points, 0
+        return out
+
     def posterior(self) -> GridPosterior:
         """The surface as it is known now; solved again only if something changed."""
         if self._posterior is None:
@@ -168,7 +196,8 @@ class ElevationMap:
 
     def _learn_noise(self, gp: GridGP) -> None:
         """Learn how far points scatter, if that is not known of most of them yet."""
-        if gp.has_learned_noise and self._new_points <= NOISE_RENEWAL * gp.count:
+        enough = min(NOISE_RENEWAL * max(self._seen, gp.count), MOST_REPLACED * gp.count)
+        if gp.has_learned_noise and self._new_points <= enough:
             return
         gp.learn_scale()
         points = self._sample.points
@@ -199,11 +228,20 @@ class ElevationMap:
         return self._with_common_error(self._gp.posterior_by(cached_gp(self.config, APPROXIMATE_TILES)))
 
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
-        """Mask of the cells of which the data say too little."""
-        limit = known_variance(self.config)
-        if self._gp is not None and self._gp.has_learned_noise and posterior is self._posterior:
-            return self._gp.raw_variance_layer > limit
-        return posterior.variance > limit
+        """Mask of the cells of which the data say too little.
+
+        So do they of heights far beyond all of theirs: a smooth kernel on ground that is rougher than the noise stated
+        for its points swings there, and does not know it.
+        """
+        limit, gp = known_variance(self.config), self._gp
+        learned = gp is not None and gp.has_learned_noise and posterior is self._posterior
+        variance = gp.raw_variance_layer if gp is not None and learned else posterior.variance
+        unknown: NDArray[np.bool_] = variance > limit
+        seen = None if gp is None else gp.height_range
+        if seen is not None:
+            reach = prior_std(self.config)
+            unknown |= (posterior.mean < seen[0] - reach) | (posterior.mean > seen[1] + reach)
+        return unknown
 
     def gpgmap(self, frame_id: str = "map", stamp: int = 0, config: Config | None = None) -> GPGMap:
         """The terrain as it is known now. config: limits for the layers that need some."""

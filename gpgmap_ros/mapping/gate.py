@@ -23,6 +23,7 @@ from gp_core.grid import Grid, GridPosterior
 from gpgmap_ros.arrays import Array, Mask
 from gpgmap_ros.config import GateConfig
 from gpgmap_ros.mapping.cells import carry_over, flat_cells
+from gpgmap_ros.mapping.elevation_map import ElevationMap
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class PosteriorSnapshot:
         """The cells at positions (N, 2) are not known any more."""
         index, inside = flat_cells(self.posterior.grid, xy)
         self.known.ravel()[index[inside]] = False
+
+
+def take_snapshot(elevation_map: ElevationMap, stamp: int, closely: bool = True) -> PosteriorSnapshot:
+    """The map as it is now, with data up to `stamp`; about so where it need not be `closely`."""
+    posterior = elevation_map.posterior() if closely else elevation_map.approximate_posterior()
+    return PosteriorSnapshot(posterior, ~elevation_map.unknown(posterior), stamp)
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,15 @@ APPROXIMATE_TILES = Tiles(
 """Tiles of the approximate posterior that points are compared with: a quarter of the time. Where there are points its
 mean is within a tenth of a point's standard deviation for half of the cells, within one for 99 %."""
 
-INFLUENCE_SCALES, ROUGH_INFLUENCE_SCALES = 9.0, 2.0
-"""Length scales from which a point still counts. Smooth kernels: as far as the engine itself looks. Rough ones: nearer
-points hide those behind them within a few cells; this is what the fill of a hole may need."""
-WINDOW_SCALES = 8.0
-"""Length scales around a window of a survey whose blocks are solved with it: beyond, a smooth correlation is e^-32."""
-ROUGH_BLOCK_BYTES = 4000
-"""Of one block while a rough kernel is solved: measured with windows of 128 and 256 cells and their halos, 3 KB."""
+WINDOW_SCALES = 9.0
+"""Length scales around a window of a large map whose points are solved with it: as far as the engine itself looks."""
+ROUGH_HALO = 16.0
+"""The same in cells, of a rough kernel: nearer points hide those behind them. From 8 cells on, means at the edge of a
+window differ from those with a wide halo by no more than means in its middle do, 0.01 to 0.03 posterior standard
+deviations (rms), which is the solver's own error; where there is a point in 50 cells only, wider halos are better. 12
+cells would hold the blocks that the local scale of the variances is learned from."""
+ROUGH_BLOCK_BYTES = 2900
+"""Of one block while a rough kernel is solved: measured with windows of 256 cells and their halos."""
 KNOWN_CELLS = 5.0
 """Length scale in cells of the smooth kernel beyond whose data a map with a rough kernel is known just as far: its own
 length is that of hills, and would call ground known that is metres from any point."""
@@ -119,15 +121,9 @@ def prior_gradient_variance(mapping: MappingConfig) -> float:
     return shape * prior_variance(mapping) / correlation_length(mapping) ** 2
 
 
-def influence_radius(mapping: MappingConfig) -> float:
-    """Metres beyond which a point has no influence on a height."""
-    scales = ROUGH_INFLUENCE_SCALES if is_rough(mapping) else INFLUENCE_SCALES
-    return scales * correlation_length(mapping)
-
-
 def window_halo(mapping: MappingConfig) -> float:
-    """Metres around a window of a survey whose statistics are solved with it."""
-    return influence_radius(mapping) if is_rough(mapping) else WINDOW_SCALES * correlation_length(mapping)
+    """Metres around a window of a large map whose points are solved with it."""
+    return ROUGH_HALO * mapping.resolution if is_rough(mapping) else WINDOW_SCALES * mapping.length_scale
 
 
 def solver_block_bytes(mapping: MappingConfig) -> int:
@@ -163,12 +159,21 @@ def cached_gp(mapping: MappingConfig, tiles: Tiles | None = None) -> GridGP:
 
     tiles: of the solver; those of the exact posterior unless given
     """
-    return _cached_gp(terrain_kernel(mapping), mapping.resolution, expected_noise_variance(mapping), tiles)
+    return _cached_gp(
+        terrain_kernel(mapping),
+        mapping.resolution,
+        expected_noise_variance(mapping),
+        tiles,
+        mapping.variance_lag if is_rough(mapping) else 0.0,
+    )
 
 
 @lru_cache(maxsize=8)
-def _cached_gp(kernel: Kernel, resolution: float, noise_variance: float, tiles: Tiles | None) -> GridGP:
-    return GridGP(Grid((0.0, 0.0), (1, 1), resolution), kernel, noise_variance, tiles=tiles)
+def _cached_gp(
+    kernel: Kernel, resolution: float, noise_variance: float, tiles: Tiles | None, variance_lag: float
+) -> GridGP:
+    grid = Grid((0.0, 0.0), (1, 1), resolution)
+    return GridGP(grid, kernel, noise_variance, tiles=tiles, variance_lag=variance_lag)
 
 
 def warm_up(mapping: MappingConfig, *, approximate: bool) -> None:

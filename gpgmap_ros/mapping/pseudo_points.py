@@ -1,42 +1,25 @@
-"""A submap's statistics as a few weighted points per block: what can be turned, moved and tilted, and fused again.
+"""What a submap keeps of its points to be fused again under another pose: one weighted point for each cell.
 
-The moments of a block (gp_core.grid.statistics) can't be turned onto another lattice: which part of them would fall
-into which block is not known. Nine points per block say almost the same, and can. With m the submap's own posterior
-mean, a polynomial on the block:
-
-- positions and weights: in the principal axes of the positions, the product of two Gaussian quadratures of three nodes,
-  each from the moments of order 0 to 5 along its axis. Weights are positive, nodes lie among the points, and mean,
-  covariance and the moments along both axes are kept.
-- heights: m at the node, plus the polynomial of degree 2 that keeps the moments of the residuals z - m up to order 2.
-
-Only deviations from m pass through the approximation. They are about as large as the noise, however rough the terrain,
-and so the error of a map that is made of these points is a small fraction of its standard deviation: 0.05 to 0.1 of it
-(rms) on terrain drawn from the prior.
+Sums over the cells of a lattice can't be turned onto another one: which part of them would fall into which cell is not
+known. A point for each cell of the map can: it lies at the centroid of the cell's points, at their mean height, and
+weighs as much as all of them. The mean of heights at their centroid is free of the slope of the ground; what is lost is
+relief smaller than a cell, which the map does not show either.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gp_core.grid import Blocks
+from gp_core.compiled import compiled
 from gpgmap_ros.arrays import Array
 
-SURFACE_DEGREE = 4
-"""Of the mean on a block: its products with the positions' moments, up to degree 2, are then in the statistics."""
-NODES = 3
-"""Of the quadrature along each axis."""
-ORDERS = 2 * NODES
-"""Moments along an axis that decide its nodes: of order 0 to 5."""
-MIN_SPREAD = 1e-5
-"""Variance of the positions, in half blocks squared, below which they count as one."""
-MIN_SHARE = 1e-3
-"""Nodes with less of a block's weight are left out."""
-RIDGE = 1e-3
-"""Of the fit of the residuals: where a few points can't determine it, it stays small."""
+TILE = 64
+"""Cells along an edge of the tiles in which sums are kept: only tiles with points take memory."""
+WEIGHT, WEIGHT_X, WEIGHT_Y, WEIGHT_Z, SUMS = range(5)
+"""Of a cell: sums of 1 / variance, and of its products with x and y from the cell's middle, in cells, and with z."""
 
 
 @dataclass(frozen=True)
@@ -51,133 +34,86 @@ class PseudoPoints:
         return len(self.variance)
 
 
-def condense(blocks: Blocks, surface: Array) -> PseudoPoints:
-    """The points that stand for the statistics of the blocks.
+class CellSums:
+    """Sums over the points of each cell of a square around the origin.
 
-    surface: (K, Q, Q) posterior mean less `blocks.reference`, sum over a and b of surface[a, b] t^a s^b on each block;
-        Q - 1 is at most `SURFACE_DEGREE`
+    extent: of the square; resolution: edge of a cell
+    finest_variance: of the mean height of a cell, at least: what its points have in common does not average out
     """
-    total = blocks.weights[:, 0, 0]
-    centre = blocks.weights[:, [0, 1], [1, 0]] / total[:, None]  # s, t
-    to_centre = shift_matrices(centre)
-    moments = central(blocks.weights[:, :ORDERS, :ORDERS] / total[:, None, None], to_centre)
-    axes, spread, single = principal_axes(moments)
-    node, share = quadrature(along_axes(moments, axes, spread, single))
-    i, j = np.divmod(np.arange(NODES * NODES), NODES)
-    u = np.stack([node[:, 0, i], node[:, 1, j]], axis=-1) * ~single[:, None, :]  # (K, 9, 2)
-    share = share[:, 0, i] * share[:, 1, j]
-    st = centre[:, None, :] + (u * spread[:, None, :]) @ axes.transpose(0, 2, 1)
-    residual = fit_residuals(
-        central(residual_moments(blocks, surface), to_centre[:, :, :3, :3]), axes, spread, single, u, share
-    )
-    z = polynomial(surface, st) + residual + blocks.reference
-    xy = (blocks.index[:, None, ::-1] + 0.5 * (st + 1.0)) * blocks.spacing
-    kept = share > MIN_SHARE
-    share = np.where(kept, share, 0.0)
-    weight = total[:, None] * share / share.sum(axis=1, keepdims=True)
-    return PseudoPoints(np.concatenate([xy, z[..., None]], axis=-1)[kept], 1.0 / weight[kept])
+
+    def __init__(self, extent: float, resolution: float, finest_variance: float) -> None:
+        self._resolution, self._finest = resolution, finest_variance
+        tiles = max(int(np.ceil(extent / (resolution * TILE))), 1)
+        self._first = -(tiles * TILE) // 2
+        self._tile_of: NDArray[np.int32] = np.full((tiles, tiles), -1, dtype=np.int32)
+        self._sums = np.zeros((0, TILE, TILE, SUMS))
+        self._reference = 0.0
+
+    def add(self, xyz: Array, variance: Array) -> None:
+        """Take in points (N, 3) with the variances (N,) of their heights; those outside the square do not count."""
+        if not len(xyz):
+            return
+        if not len(self._sums):
+            self._reference = float(np.median(xyz[:, 2]))
+        cells = xyz[:, :2] / self._resolution - self._first
+        new = _mark_tiles(cells, self._tile_of, len(self._sums))
+        if new > len(self._sums):
+            self._sums = np.concatenate([self._sums, np.zeros((new - len(self._sums), TILE, TILE, SUMS))])
+        _add_points(cells, xyz[:, 2] - self._reference, variance, self._tile_of, self._sums)
+
+    def forget(self, xy: Array, reach: float) -> None:
+        """Empty the cells whose middles are within `reach` of the positions (N, 2)."""
+        steps = int(np.ceil(reach / self._resolution)) + 1
+        offsets = np.arange(-steps, steps + 1)
+        cells = xy / self._resolution - self._first
+        index = np.floor(cells)[:, None, None, :] + np.stack(np.meshgrid(offsets, offsets), axis=-1)
+        near = (
+            np.hypot(*np.moveaxis(index + 0.5 - cells[:, None, None, :], -1, 0)) <= reach / self._resolution
+        )
+        column, row = index[near].astype(np.int64).T
+        side = self._tile_of.shape[0] * TILE
+        inside = (column >= 0) & (row >= 0) & (column < side) & (row < side)
+        column, row = column[inside], row[inside]
+        tile = self._tile_of[row // TILE, column // TILE]
+        known = tile >= 0
+        self._sums[tile[known], row[known] % TILE, column[known] % TILE] = 0.0
+
+    def points(self) -> PseudoPoints:
+        """One point for each cell that has some."""
+        tile, row, column = np.nonzero(self._sums[..., WEIGHT] > 0.0)
+        sums = self._sums[tile, row, column]
+        place: NDArray[np.int64] = np.argwhere(self._tile_of >= 0)
+        origin = np.zeros((len(self._sums), 2))
+        origin[self._tile_of[place[:, 0], place[:, 1]]] = place[:, ::-1] * TILE + self._first
+        weight = sums[:, WEIGHT]
+        middle = origin[tile] + np.column_stack([column, row]) + 0.5
+        xy = (middle + sums[:, [WEIGHT_X, WEIGHT_Y]] / weight[:, None]) * self._resolution
+        z = sums[:, WEIGHT_Z] / weight + self._reference
+        return PseudoPoints(np.column_stack([xy, z]), np.maximum(1.0 / weight, self._finest))
 
 
-def residual_moments(blocks: Blocks, surface: Array) -> Array:
-    """(K, 3, 3) moments of z - m, over the block's weight: exact, because m is a polynomial."""
-    Q = surface.shape[1]
-    out = blocks.heights[:, :3, :3].copy()
-    for i in range(Q):
-        for j in range(Q):
-            out -= surface[:, i, j, None, None] * blocks.weights[:, i : i + 3, j : j + 3]
-    return out / blocks.weights[:, :1, :1]
+@compiled()
+def _mark_tiles(cells, tile_of, used):  # type: ignore[no-untyped-def]
+    """Number the tiles that points (N, 2), in cells, are the first to lie in; returns how many tiles there are now."""
+    side = tile_of.shape[0] * TILE
+    for n in range(cells.shape[0]):
+        column, row = int(np.floor(cells[n, 0])), int(np.floor(cells[n, 1]))
+        if 0 <= column < side and 0 <= row < side and tile_of[row // TILE, column // TILE] < 0:
+            tile_of[row // TILE, column // TILE] = used
+            used += 1
+    return used
 
 
-def shift_matrices(centre: Array) -> Array:
-    """(K, 2, 6, 6) that take moments about 0 to moments about the centre, along s and t."""
-    out = np.zeros((*centre.shape, ORDERS, ORDERS))
-    power = powers(-centre, ORDERS)
-    for p in range(ORDERS):
-        for q in range(p + 1):
-            out[..., p, q] = comb(p, q) * power[p - q]
-    return out
-
-
-def central(moments: Array, to_centre: Array) -> Array:
-    """Moments [t, s] about the centre."""
-    return to_centre[:, 1] @ moments @ to_centre[:, 0].transpose(0, 2, 1)
-
-
-def principal_axes(moments: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Axes (K, 2, 2) of the positions, columns in (s, t); their standard deviations (K, 2); whether there is none."""
-    C = np.empty((len(moments), 2, 2))
-    C[:, 0, 0], C[:, 1, 1] = moments[:, 0, 2], moments[:, 2, 0]
-    C[:, 0, 1] = C[:, 1, 0] = moments[:, 1, 1]
-    variance, axes = np.linalg.eigh(C)
-    single = variance < MIN_SPREAD
-    return axes, np.sqrt(np.where(single, 1.0, variance)), single
-
-
-def along_axes(moments: Array, axes: Array, spread: Array, single: NDArray[np.bool_]) -> Array:
-    """(K, 2, 6) moments of the standardised positions along each axis."""
-    out = np.zeros((len(moments), 2, ORDERS))
-    s, t = (powers(axes[:, k] / spread, ORDERS) for k in (0, 1))
-    for p in range(ORDERS):
-        for q in range(p + 1):
-            out[:, :, p] += comb(p, q) * s[q] * t[p - q] * moments[:, p - q, q][:, None]
-    out[single] = [1.0, 0.0, 1.0, 0.0, 3.0, 0.0]
-    return out
-
-
-def quadrature(m: Array) -> tuple[Array, Array]:
-    """Nodes and shares (K, 2, 3) of the Gaussian quadratures with moments 1, 0, 1, m_3, m_4, m_5 (K, 2, 6).
-
-    Nodes are the eigenvalues and shares the squared first entries of the eigenvectors of the measure's Jacobi matrix
-    (Golub and Welsch, 1969), which has the diagonal 0, m_3, a_2 and beside it 1 and sqrt(b_2), with
-    b_2 = m_4 - m_3^2 - 1 and a_2 = (m_5 - 2 m_3 m_4 + m_3^3) / b_2. Two positions have b_2 = 0 and need two nodes.
-    """
-    b_2 = np.maximum(m[..., 4] - m[..., 3] ** 2 - 1.0, 0.0)
-    thin = b_2 < MIN_SHARE
-    a_2 = (m[..., 5] - 2.0 * m[..., 3] * m[..., 4] + m[..., 3] ** 3) / np.where(thin, 1.0, b_2)
-    J = np.zeros((*m.shape[:2], NODES, NODES))
-    J[..., 1, 1] = m[..., 3]
-    J[..., 2, 2] = np.where(thin, 0.0, a_2)
-    J[..., 0, 1] = J[..., 1, 0] = 1.0
-    J[..., 1, 2] = J[..., 2, 1] = np.where(thin, 0.0, np.sqrt(b_2))
-    nodes, vectors = np.linalg.eigh(J)
-    return nodes, vectors[..., 0, :] ** 2
-
-
-def fit_residuals(
-    moments: Array, axes: Array, spread: Array, single: NDArray[np.bool_], u: Array, share: Array
-) -> Array:
-    """(K, 9) residuals at the nodes u that have the given moments (K, 3, 3) about the centre, up to order 2."""
-    A = axes.transpose(0, 2, 1) * (~single / spread)[:, :, None]  # u = A (s, t)
-    first = np.einsum("kij,kj->ki", A, moments[:, [0, 1], [1, 0]])
-    second = np.empty((len(moments), 2, 2))
-    second[:, 0, 0], second[:, 1, 1] = moments[:, 0, 2], moments[:, 2, 0]
-    second[:, 0, 1] = second[:, 1, 0] = moments[:, 1, 1]
-    second = A @ second @ A.transpose(0, 2, 1)
-    wanted = np.stack(
-        [moments[:, 0, 0], first[:, 0], first[:, 1], second[:, 0, 0], second[:, 0, 1], second[:, 1, 1]],
-        axis=-1,
-    )
-    x, y = u[..., 0], u[..., 1]
-    basis = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=-1)
-    gram = (basis * share[..., None]).transpose(0, 2, 1) @ basis + RIDGE * np.eye(basis.shape[-1])
-    return (basis @ np.linalg.solve(gram, wanted[..., None]))[..., 0]
-
-
-def polynomial(coefficients: Array, st: Array) -> Array:
-    """(K, N) values at (K, N, 2) positions s, t, by Horner's rule along both."""
-    s, t = st[..., 0], st[..., 1]
-    out = np.zeros_like(s)
-    for a in reversed(range(coefficients.shape[1])):
-        row = np.zeros_like(s)
-        for b in reversed(range(coefficients.shape[2])):
-            row = row * s + coefficients[:, a, b, None]
-        out = out * t + row
-    return out
-
-
-def powers(x: Array, count: int) -> list[Array]:
-    """x^0, x^1, ... (a power of an array is many times slower than a product)."""
-    out = [np.ones_like(x)]
-    for _ in range(count - 1):
-        out.append(out[-1] * x)
-    return out
+@compiled()
+def _add_points(cells, z, variance, tile_of, sums):  # type: ignore[no-untyped-def]
+    """Add points (N, 2), in cells, to the sums of their cells."""
+    side = tile_of.shape[0] * TILE
+    for n in range(cells.shape[0]):
+        column, row = int(np.floor(cells[n, 0])), int(np.floor(cells[n, 1]))
+        if 0 <= column < side and 0 <= row < side:
+            weight = 1.0 / variance[n]
+            own = sums[tile_of[row // TILE, column // TILE], row % TILE, column % TILE]
+            own[WEIGHT] += weight
+            own[WEIGHT_X] += weight * (cells[n, 0] - column - 0.5)
+            own[WEIGHT_Y] += weight * (cells[n, 1] - row - 0.5)
+            own[WEIGHT_Z] += weight * z[n]

@@ -1,9 +1,10 @@
 """One map from many submaps under corrected poses: their statistics are fused again, not their pictures.
 
-Each submap keeps points that stand for its statistics (pseudo_points.py). Under a pose they are points like any others;
-a Gaussian process over all of them is the global map, with mean and variance as if every cloud had been fused at its
-corrected place. The map is solved in square tiles with a margin, so that memory is bounded whatever the extent: a tile
-knows the submaps that reach it and loads those alone.
+Each submap keeps a point for each cell (pseudo_points.py). Under a pose they are points like any others; a Gaussian
+process over all of them is the global map, with mean and variance as if every cloud had been fused at its corrected
+place. Its kernel is the map's, and its noise is learned like the map's: one level for the whole, a scale by place. The
+map is solved in square tiles with a margin, so that memory is bounded whatever the extent: a tile knows the submaps
+that reach it and loads those alone.
 
 Heights are a deviation from the ground at large, a surface that is bilinear between nodes many length scales apart, so
 that hills of any height fit one prior and tiles join without a step.
@@ -29,20 +30,24 @@ from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import apply
 from gpgmap_ros.mapping.coarse_ground import CoarseGround
 from gpgmap_ros.mapping.elevation_map import ElevationMap
-from gpgmap_ros.mapping.gpgmap import MIN_VARIANCE, GPGMap
+from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import BASE, POSE_VARIANCE
 from gpgmap_ros.mapping.model import (
     correlation_length,
-    influence_radius,
     prior_gradient_variance,
     prior_variance,
+    window_halo,
 )
 from gpgmap_ros.mapping.pose_variance import PosedSubmap, pose_variance
 from gpgmap_ros.mapping.submap_store import SubmapStore
 from gpgmap_ros.mapping.submaps import Submap
 
 TILE_CELLS, TILE_SCALES = 256, 60.0
-"""Cells and length scales along an edge of a tile, at most."""
+"""Cells and length scales along an edge of a tile, at most: with its margin it is then solved in one piece."""
+TILE_SIZES = 8
+"""Different sizes of tiles, up to the largest."""
+LEVEL_TILES = 9
+"""Tiles, those with the most points, from which the noise level is estimated."""
 GROUND_SCALES = 40.0
 """Length scales between the nodes of the ground at large: about what a local map around the robot is wide."""
 MAX_CELLS = 16_000_000
@@ -81,7 +86,7 @@ def stitch(
     """The global map of the submaps that have a pose, in one piece.
 
     submaps: finished ones, or the store that has them; poses: T_map_submap (4, 4) by number
-    config: prior and limits, as the submaps were made with; the kernel is theirs, rbf, whatever the map's is
+    config: prior and limits, as the submaps were made with
     resolution: edge of a cell in metres, `mapping.resolution` unless given
     max_cells: StitchError beyond it: take a coarser resolution, or tile by tile (`stitch_tiles`)
     covariances: (6, 6) of the poses by number, over (x, y, z, roll, pitch, yaw) along the map's axes, as
@@ -97,7 +102,7 @@ def stitch(
         )
     slope = prior_gradient_variance(stitcher.mapping)
     empty = {
-        "variance": prior_variance(config.mapping),
+        "variance": prior_variance(stitcher.mapping),
         "gradient_x_variance": slope,
         "gradient_y_variance": slope,
     }
@@ -152,18 +157,15 @@ class Stitcher:
         first, last = np.floor(low / edge).astype(int), np.ceil(high / edge).astype(int)
         shape = (max(int(last[1] - first[1]), 1), max(int(last[0] - first[0]), 1))
         self.grid = Grid((float(first[0] * edge), float(first[1] * edge)), shape, edge)
-        # The points that stand for a submap follow the smooth surface that was fitted to it: a rough kernel would
-        # take the difference between the two for relief.
         self.mapping = dataclasses.replace(
             config.mapping,
-            kernel="rbf",
-            learn_noise=False,
             resolution=edge,
             size_x=max(config.mapping.size_x, edge),
             size_y=max(config.mapping.size_y, edge),
         )
         self.stamp = max(part.stamp for part in self._parts)
-        self._tile_cells = max(1, min(TILE_CELLS, int(TILE_SCALES * correlation_length(self.mapping) / edge)))
+        most = max(1, min(TILE_CELLS, int(TILE_SCALES * correlation_length(self.mapping) / edge)))
+        self._tile_shape = tile_edge(shape[0], most), tile_edge(shape[1], most)
         self._ground: CoarseGround | None = None
 
     def __iter__(self) -> Iterator[GPGMap]:
@@ -171,16 +173,27 @@ class Stitcher:
             spacing = GROUND_SCALES * self._config.mapping.length_scale
             self._ground = CoarseGround((self._points(part)[0] for part in self._parts), self.grid, spacing)
         touched = self._tiles_with_submaps()
+        level = self._noise_level(touched, self._ground) if self.mapping.learn_noise else None
         for row, column in sorted(touched):
-            tile = self._tile(self._tile_grid(row, column), touched[row, column], self._ground)
+            tile = self._tile(self._tile_grid(row, column), touched[row, column], self._ground, level)
             if tile is not None:
                 yield tile
 
+    def _noise_level(self, touched: dict[tuple[int, int], list[Part]], ground: CoarseGround) -> float | None:
+        """The median of the levels of the tiles that most submaps reach; one for all, so that tiles join smoothly."""
+        levels = []
+        for place in sorted(touched, key=lambda place: (-len(touched[place]), place))[:LEVEL_TILES]:
+            window = self._window(self._tile_grid(*place), 0, touched[place], ground)
+            level = None if window is None else window.estimate_noise_level()
+            levels += [] if level is None else [level]
+        return float(np.median(levels)) if levels else None
+
     def _tiles_with_submaps(self) -> dict[tuple[int, int], list[Part]]:
         """The tiles, by row and column, that submaps reach, with those submaps."""
-        edge = self._tile_cells * self.grid.resolution
-        reach = influence_radius(self.mapping)
-        last = (np.array(self.grid.shape[::-1]) - 1) // self._tile_cells
+        cells = np.array(self._tile_shape[::-1])
+        edge = cells * self.grid.resolution
+        reach = window_halo(self.mapping)
+        last = (np.array(self.grid.shape[::-1]) - 1) // cells
         out: dict[tuple[int, int], list[Part]] = {}
         for part in self._parts:
             bounds = np.array(part.bounds).reshape(2, 2) - self.grid.origin + [[-reach], [reach]]
@@ -191,58 +204,71 @@ class Stitcher:
         return out
 
     def _tile_grid(self, row: int, column: int) -> Grid:
-        n, grid = self._tile_cells, self.grid
+        """The cells of a tile; the last ones of a row or column reach beyond the map: all are of one size."""
+        grid, (rows, columns) = self.grid, self._tile_shape
         corner = (
-            grid.origin[0] + column * n * grid.resolution,
-            grid.origin[1] + row * n * grid.resolution,
+            grid.origin[0] + column * columns * grid.resolution,
+            grid.origin[1] + row * rows * grid.resolution,
         )
-        shape = (min(n, grid.shape[0] - row * n), min(n, grid.shape[1] - column * n))
-        return Grid(corner, shape, grid.resolution)
+        return Grid(corner, self._tile_shape, grid.resolution)
 
-    def _tile(self, grid: Grid, parts: list[Part], ground: CoarseGround) -> GPGMap | None:
+    def _on_map(self, tile: Grid) -> Grid:
+        """The part of a tile that is on the map."""
+        row, column = cell_offset(self.grid, tile)
+        shape = (
+            min(tile.shape[0], self.grid.shape[0] - row),
+            min(tile.shape[1], self.grid.shape[1] - column),
+        )
+        return Grid(tile.origin, shape, tile.resolution)
+
+    def _tile(
+        self, grid: Grid, parts: list[Part], ground: CoarseGround, noise_level: float | None
+    ) -> GPGMap | None:
         """One tile of the submaps that reach it; None where none of their points does."""
-        mapping = self.mapping
-        margin = int(np.ceil(influence_radius(mapping) / grid.resolution))
-        wide = Grid(
-            (grid.origin[0] - margin * grid.resolution, grid.origin[1] - margin * grid.resolution),
-            (grid.shape[0] + 2 * margin, grid.shape[1] + 2 * margin),
-            grid.resolution,
-        )
-        found = [self._points(part) for part in parts]
-        xyz, variance = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        x_min, y_min, x_max, y_max = wide.bounds
-        inside = (xyz[:, 0] >= x_min) & (xyz[:, 0] < x_max) & (xyz[:, 1] >= y_min) & (xyz[:, 1] < y_max)
-        if not inside.any():
+        margin = int(np.ceil(window_halo(self.mapping) / grid.resolution))
+        window = self._window(grid, margin, parts, ground)
+        grid = self._on_map(grid)
+        if window is None:
             return None
-        xyz, variance = xyz[inside], variance[inside]
-        height, width = (cells * wide.resolution for cells in wide.shape)
-        elevation_map = ElevationMap(
-            dataclasses.replace(mapping, size_x=width, size_y=height),
-            centre=(0.5 * (x_min + x_max), 0.5 * (y_min + y_max)),
-            mean=0.0,
-        )
-        elevation_map.add(np.column_stack([xyz[:, :2], xyz[:, 2] - ground.height(xyz[:, :2])]), variance)
-        posterior = elevation_map.posterior()
+        if noise_level is not None:
+            window.set_noise_level(noise_level)
+        relief = window.gpgmap(self._frame_id, self.stamp, self._config)
         core = np.s_[margin : margin + grid.shape[0], margin : margin + grid.shape[1]]
-        unknown = elevation_map.unknown(posterior)[core]
+        layers = {name: relief[name][core].astype(np.float64) for name in BASE}
         at = grid.centers.reshape(-1, 2)
-        mean = posterior.mean[core] + ground.height(at).reshape(grid.shape)
-        gradient = posterior.gradient[core] + ground.gradient(at).reshape(*grid.shape, 2)
-        layers = {
-            "elevation": np.where(unknown, np.nan, mean),
-            "variance": np.maximum(posterior.variance[core], MIN_VARIANCE),
-        }
-        for k, axis in enumerate("xy"):
-            layers[f"gradient_{axis}"] = np.where(unknown, np.nan, gradient[..., k])
-            layers[f"gradient_{axis}_variance"] = np.maximum(
-                posterior.gradient_variance[core][..., k], MIN_VARIANCE
-            )
+        gradient = ground.gradient(at).reshape(*grid.shape, 2)
+        layers["elevation"] += ground.height(at).reshape(grid.shape)
+        layers["gradient_x"] += gradient[..., 0]
+        layers["gradient_y"] += gradient[..., 1]
         if self._covariances is not None:
+            gradient += window.posterior().gradient[core]
             layers[POSE_VARIANCE] = pose_variance(
-                grid, layers["elevation"], gradient, self._posed_submaps(parts), mapping.length_scale
+                grid, layers["elevation"], gradient, self._posed_submaps(parts), self.mapping.length_scale
             )
         layers = {name: layer.astype(np.float32) for name, layer in layers.items()}
         return GPGMap(grid, layers, self._frame_id, self.stamp, self._config)
+
+    def _window(
+        self, grid: Grid, margin: int, parts: list[Part], ground: CoarseGround
+    ) -> ElevationMap | None:
+        """The relief on the ground at large of a tile and so many cells around it; None where there are no points."""
+        x_min, y_min, x_max, y_max = grid.bounds
+        around = margin * grid.resolution
+        low, high = np.array([x_min, y_min]) - around, np.array([x_max, y_max]) + around
+        found = [self._points(part) for part in parts]
+        xyz, variance = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        inside = ((xyz[:, :2] >= low) & (xyz[:, :2] < high)).all(axis=1)
+        if not inside.any():
+            return None
+        xyz, variance = xyz[inside], variance[inside]
+        width, height = (high - low).tolist()
+        window = ElevationMap(
+            dataclasses.replace(self.mapping, size_x=width, size_y=height),
+            centre=0.5 * (low + high),
+            mean=0.0,
+        )
+        window.add(np.column_stack([xyz[:, :2], xyz[:, 2] - ground.height(xyz[:, :2])]), variance)
+        return window
 
     def _posed_submaps(self, parts: list[Part]) -> list[PosedSubmap]:
         """The submaps with the covariances of their poses."""
@@ -310,6 +336,13 @@ def transform_bounds(grid: Grid, T: Array) -> tuple[float, float, float, float]:
     corners = np.array([[x, y, 0.0] for x in (x_min, x_max) for y in (y_min, y_max)])
     xy = apply(T, corners)[:, :2]
     return (*map(float, xy.min(axis=0)), *map(float, xy.max(axis=0)))  # type: ignore[return-value]
+
+
+def tile_edge(cells: int, most: int) -> int:
+    """Cells along the edge of tiles of one size: one of few sizes, because solving a new one begins with tables."""
+    tiles = -(-cells // most)
+    step = max(1, most // TILE_SIZES)
+    return min(-(-cells // (tiles * step)) * step, most)
 
 
 def cell_offset(outer: Grid, inner: Grid) -> tuple[int, int]:

@@ -25,7 +25,14 @@ from gpgmap_ros.mapping.plausible import (
 )
 from gpgmap_ros.mapping.pseudo_points import PseudoPoints
 from gpgmap_ros.mapping.submaps import Submap, Track
-from gpgmap_ros.storage.archive import ArchiveError, read_archive, read_values, shorten, write_archive
+from gpgmap_ros.storage.archive import (
+    MAX_BYTES,
+    ArchiveError,
+    read_archive,
+    read_values,
+    shorten,
+    write_archive,
+)
 
 KIND = "submap"
 FORMAT = 2
@@ -91,17 +98,16 @@ class SubmapStore:
 
     def add(self, submap: Submap) -> SubmapInfo:
         """Write a submap; it is on the disk when this returns. OSError where that fails: then nothing has changed."""
-        path = self._path(submap.id)
-        values = values_of(submap)
-        write_archive(path, KIND, values, arrays_of(submap))
-        info = info_from(path, values)
+        path = self.path(submap.id)
+        write_submap(path, submap)
+        info = info_from(path, values_of(submap))
         self._infos[submap.id] = info
         self._next_id = max(self._next_id, submap.id + 1)
         return info
 
     def include(self, id: int) -> SubmapInfo:
         """Look at a submap that another process has written since. ArchiveError where it can't be read."""
-        self._infos[id] = self._info(self._path(id), id)
+        self._infos[id] = self._info(self.path(id), id)
         self._next_id = max(self._next_id, id + 1)
         return self._infos[id]
 
@@ -111,7 +117,8 @@ class SubmapStore:
             raise ArchiveError(f"{path}: holds submap {info.id}: it was renamed or copied")
         return info
 
-    def _path(self, id: int) -> Path:
+    def path(self, id: int) -> Path:
+        """Of the file of a submap."""
         return self.folder / f"submap_{id:06d}.npz"
 
     def load(self, id: int) -> Submap:
@@ -119,23 +126,32 @@ class SubmapStore:
         if id not in self._infos:
             known = f"there are {min(self._infos)} to {max(self._infos)}" if self._infos else "there are none"
             raise ArchiveError(f"no submap {id}: {known}")
-        path = self._infos[id].path
-        values, arrays = read_archive(path, KIND)
-        info = info_from(path, values)
-        track, points = contents_from(path, int(values.get("format", 1)), arrays)
-        gpgmap = GPGMap(
-            info.grid,
-            layers_from(path, info.grid, arrays),
-            frame_of(path, values),
-            info.last_stamp,
-            self._config,
-            track.positions,
-        )
-        return Submap(
-            info.id, info.session, info.T_map_submap, gpgmap,
-            info.first_stamp, info.last_stamp, info.distance, info.ended_by,
-            track, points, tilt_from(path, values),
-        )  # fmt: skip
+        return read_submap(self._infos[id].path, self._config)
+
+
+def read_submap(path: Path, config: Config, max_bytes: int = MAX_BYTES) -> Submap:
+    """The submap of a file; ArchiveError where that is damaged, of another kind, or declares more than `max_bytes`."""
+    values, arrays = read_archive(path, KIND, max_bytes)
+    info = info_from(path, values)
+    track, points = contents_from(path, int(values.get("format", 1)), arrays)
+    gpgmap = GPGMap(
+        info.grid,
+        layers_from(path, info.grid, arrays),
+        frame_of(path, values),
+        info.last_stamp,
+        config,
+        track.positions,
+    )
+    return Submap(
+        info.id, info.session, info.T_map_submap, gpgmap,
+        info.first_stamp, info.last_stamp, info.distance, info.ended_by,
+        track, points, *uncertainty_from(path, values),
+    )  # fmt: skip
+
+
+def write_submap(path: Path, submap: Submap) -> None:
+    """Write a submap to a file, atomically. OSError where the disk refuses."""
+    write_archive(path, KIND, values_of(submap), arrays_of(submap))
 
 
 def arrays_of(submap: Submap) -> dict[str, NDArray[Any]]:
@@ -175,10 +191,15 @@ def frame_of(path: Path, values: Mapping[str, Any]) -> str:
     return frame
 
 
-def tilt_from(path: Path, values: Mapping[str, Any]) -> float:
-    """Uncertainty of the vertical; 0 in files of earlier versions."""
+def uncertainty_from(path: Path, values: Mapping[str, Any]) -> tuple[float, tuple[float, float]]:
+    """tilt_std and drift_variance of a Submap; 0 in files of earlier versions."""
     try:
-        return check_number(values.get("tilt_std", 0.0), "its tilt_std", 0.0, np.pi)
+        tilt = check_number(values.get("tilt_std", 0.0), "its tilt_std", 0.0, np.pi)
+        drift = values.get("drift_variance", [0.0, 0.0])
+        if not isinstance(drift, list) or len(drift) != 2:
+            raise ValueError("its drift_variance is no pair of numbers")
+        position, rotation = (check_number(item, "its drift_variance", 0.0) for item in drift)
+        return tilt, (position, rotation)
     except ValueError as error:
         raise ArchiveError(f"{path}: {error}") from error
 
@@ -239,6 +260,7 @@ def values_of(submap: Submap) -> dict[str, Any]:
         "ended_by": submap.ended_by,
         "frame_id": submap.gpgmap.frame_id,
         "tilt_std": submap.tilt_std,
+        "drift_variance": list(submap.drift_variance),
         "grid": {"origin": grid.origin, "shape": grid.shape, "resolution": grid.resolution},
         "settings": {item.name: item.value for item in settings(submap.gpgmap.config)},
     }

@@ -20,8 +20,10 @@ from gpgmap_ros.mapping.cells import flat_cells
 from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import BASE
-from gpgmap_ros.mapping.pseudo_points import PseudoPoints
+from gpgmap_ros.mapping.pseudo_points import CellSums, PseudoPoints
 
+FORGET_CELLS = 0.75
+"""Cells around the middle of a cell that are forgotten with it: those of the submap's own lattice that overlap it."""
 TRACK_STEP, TRACK_TURN = 0.2, 0.1
 """Metres and radians: the robot's pose is recorded when it has moved or turned so far since it was last."""
 
@@ -50,8 +52,10 @@ class Submap:
     first_stamp, last_stamp: of its clouds, nanoseconds
     distance: travelled in it, metres; ended_by: distance, angle, area, extent, or what the caller said
     track: the robot's poses while it was made
-    points: what stands for its statistics when it is stitched with others; None where that was not kept
+    points: one for each cell of the map, to be stitched with those of others; None where they were not kept
     tilt_std: radians by which the vertical of its drive's frame may be off; 0 where that is not known
+    drift_variance: of position (m^2) and rotation (rad^2), that the odometry states for the way in it; 0 where it does
+        not state any
     """
 
     id: int
@@ -65,6 +69,7 @@ class Submap:
     track: Track = field(default_factory=Track, repr=False)
     points: PseudoPoints | None = field(default=None, repr=False)
     tilt_std: float = 0.0
+    drift_variance: tuple[float, float] = (0.0, 0.0)
 
 
 def submap_mapping(config: Config) -> MappingConfig:
@@ -97,6 +102,7 @@ class SubmapBuilder:
         self.T_map_submap = align_with_gravity(T_map_robot)
         self.config = config
         self._map = ElevationMap(submap_mapping(config), centre=(0.0, 0.0))
+        self._cells = CellSums(config.submap.size, config.mapping.resolution, config.mapping.finest_std**2)
         self._seen = np.zeros(self._map.grid.shape, dtype=bool)
         self._session, self._first_stamp, self._last_stamp = session, stamp, stamp
         self._position, self._yaw = T_map_robot[:3, 3].copy(), yaw_of(T_map_robot)
@@ -104,13 +110,20 @@ class SubmapBuilder:
         self._stamps: list[int] = []
         self._track: list[Array] = []
         self._tilt_std = 0.0
+        self._drift_variance = np.zeros(2)
 
     def add(
-        self, xyz: Array, variance: Array, T_map_robot: Array, stamp: int, tilt_std: float | None = None
+        self,
+        xyz: Array,
+        variance: Array,
+        T_map_robot: Array,
+        stamp: int,
+        tilt_std: float | None = None,
+        step_covariance: Array | None = None,
     ) -> None:
         """Take in points (N, 3) in the map's frame with variances (N,), seen from the robot's pose.
 
-        tilt_std: of the map's vertical, radians
+        tilt_std: of the map's vertical, radians; step_covariance: (6, 6) of the motion since the clouds before
         """
         self._tilt_std = max(self._tilt_std, tilt_std or 0.0)
         self._distance += float(np.linalg.norm(T_map_robot[:3, 3] - self._position))
@@ -118,9 +131,13 @@ class SubmapBuilder:
         self._angle += abs((turn + np.pi) % (2.0 * np.pi) - np.pi)
         self._position, self._yaw = T_map_robot[:3, 3].copy(), yaw_of(T_map_robot)
         self._first_stamp, self._last_stamp = min(self._first_stamp, stamp), max(self._last_stamp, stamp)
-        self._record(stamp, T_map_robot)
+        if self._record(stamp, T_map_robot) and step_covariance is not None:
+            # A robot that stands is registered to the same clouds again: its errors do not add up.
+            blocks = step_covariance[:3, :3], step_covariance[3:, 3:]
+            self._drift_variance += [np.linalg.eigvalsh(block)[-1] for block in blocks]
         local = self._local(xyz)
         self._map.add(local, variance)
+        self._cells.add(local, variance)
         if self.config.submap.max_area > 0.0:
             index, inside = flat_cells(self._map.grid, local[:, :2])
             self._seen.ravel()[index[inside]] = True
@@ -128,7 +145,9 @@ class SubmapBuilder:
     def forget(self, xy: Array) -> None:
         """Forget what was seen around positions (N, 2) in the map's frame."""
         if len(xy):
-            self._map.forget(self._local(np.column_stack([xy, np.zeros(len(xy))]))[:, :2])
+            local = self._local(np.column_stack([xy, np.zeros(len(xy))]))[:, :2]
+            self._map.forget(local)
+            self._cells.forget(local, FORGET_CELLS * self.config.mapping.resolution)
 
     @property
     def area(self) -> float:
@@ -157,20 +176,23 @@ class SubmapBuilder:
         return Submap(
             id, self._session, self.T_map_submap, dataclasses.replace(gpgmap, way=track.positions),
             self._first_stamp, self._last_stamp, self._distance, ended_by,
-            track, self._map.pseudo_points(), self._tilt_std,
+            track, self._cells.points(), self._tilt_std,
+            (float(self._drift_variance[0]), float(self._drift_variance[1])),
         )  # fmt: skip
 
-    def _record(self, stamp: int, T_map_robot: Array) -> None:
-        """Remember the robot's pose if it has moved; clouds that overtook each other do not go back in time."""
+    def _record(self, stamp: int, T_map_robot: Array) -> bool:
+        """Remember the robot's pose if it has moved; clouds that overtook each other do not go back in time. Whether it
+        was remembered."""
         T = inverse(self.T_map_submap) @ T_map_robot
         if self._track:
             last = self._track[-1]
             moved = float(np.linalg.norm(T[:3, 3] - last[:3, 3])) >= TRACK_STEP
             turned = np.trace(last[:3, :3].T @ T[:3, :3]) <= 1.0 + 2.0 * np.cos(TRACK_TURN)
             if stamp <= self._stamps[-1] or not (moved or turned):
-                return
+                return False
         self._stamps.append(stamp)
         self._track.append(T)
+        return True
 
     def _local(self, xyz: Array) -> Array:
         """Points of the map's frame in the submap's: a turn about z, and an offset."""

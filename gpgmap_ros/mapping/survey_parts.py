@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gp_core.arrays import Array
+from gp_core.compiled import compiled
 from gp_core.grid import Lattice, Workers
 from gp_core.grid.tiled_statistics import BLOCK_BYTES, TILE_BLOCKS, TileKey, TileStatistics
 from gpgmap_ros.mapping.survey import Outliers, PartialSums, SurveyModel, TilePoints, bounding_box
@@ -74,8 +75,25 @@ def write_part(path: Path, sums: PartialSums, facts: Mapping[str, Any], workers:
     facts = {**facts, "beyond_heights": (beyond.count, beyond.places)}
     with _Writer(path) as writer:
         for key in sorted(sums.tiles):
-            writer.write_points(sums.model, key, sums.tiles[key], workers)
+            if sums.model.ground_width:  # which of them are ground is found later
+                writer.keep_points(key, *sums.tiles[key].joined())
+            else:
+                writer.write_points(sums.model, key, sums.tiles[key], workers)
         return writer.finish(facts)
+
+
+def write_tiles(
+    path: Path,
+    model: SurveyModel,
+    tiles: Iterable[tuple[TileKey, Array, Array]],
+    facts: Callable[[], Mapping[str, Any]],
+    workers: Workers,
+) -> PartIndex:
+    """Write a part from positions (N, 2) and heights above the trend (N,) of tiles; facts: asked for at the end"""
+    with _Writer(path) as writer:
+        for key, xy, z in tiles:
+            writer.write_points(model, key, TilePoints([(xy, z)]), workers)
+        return writer.finish(facts())
 
 
 def merge_parts(path: Path, parts: Sequence[PartIndex], model: SurveyModel, workers: Workers) -> PartIndex:
@@ -138,6 +156,11 @@ def load_tile(
     return tile
 
 
+def read_tile_points(places: Sequence[tuple[Path, Any]]) -> tuple[Array, Array]:
+    """Positions (N, 2) and heights above the trend (N,) of a tile whose points were kept, part by part."""
+    return TilePoints([_read_points(path, entry) for path, entry in places]).joined()
+
+
 def _read_points(path: Path, entry: Any) -> tuple[Array, Array]:
     count = int(entry["count"])
     with path.open("rb", buffering=0) as file:
@@ -154,6 +177,17 @@ def _read_sums(path: Path, entry: Any, lattice: Lattice, key: TileKey) -> TileSt
         for array in tile.arrays:
             array[occupied] = _read(file, (int(entry["blocks"]), *array.shape[2:]))
     return tile
+
+
+@compiled()
+def _count_blocks(xy, width, height, first_column, first_row):  # type: ignore[no-untyped-def]
+    """Blocks of a tile that points (N, 2) lie in. width, height: of a block; first: those of the tile's corner"""
+    occupied = np.zeros((TILE_BLOCKS, TILE_BLOCKS), dtype=np.bool_)
+    for n in range(len(xy)):
+        i = int(np.floor(xy[n, 0] / width)) - first_column
+        j = int(np.floor(xy[n, 1] / height)) - first_row
+        occupied[min(max(j, 0), TILE_BLOCKS - 1), min(max(i, 0), TILE_BLOCKS - 1)] = True
+    return occupied.sum()
 
 
 def _read(file: IO[bytes], shape: tuple[int, ...]) -> Array:
@@ -187,15 +221,17 @@ class _Writer:
         if (
             len(z) * POINT_BYTES > MASK_BYTES + BLOCK_BYTES
         ):  # a single block with all of them would be smaller
-            blocks = np.floor(xy / model.lattice.spacing).astype(np.int64) - TILE_BLOCKS * np.array(key[::-1])
-            occupied = np.zeros(TILE_BLOCKS**2, dtype=bool)
-            occupied[np.clip(blocks, 0, TILE_BLOCKS - 1) @ [1, TILE_BLOCKS]] = True
-            if len(z) * POINT_BYTES > MASK_BYTES + BLOCK_BYTES * int(occupied.sum()):
+            occupied = _count_blocks(xy, *model.lattice.spacing, TILE_BLOCKS * key[1], TILE_BLOCKS * key[0])
+            if len(z) * POINT_BYTES > MASK_BYTES + BLOCK_BYTES * occupied:
                 tile = TileStatistics(model.lattice, key)
                 tile.add(xy, z, model.variance, workers)
                 self.write_sums(tile, len(z), low, high)
                 return
-        self._begin(key, POINTS, len(z), 0, low, high)
+        self.keep_points(key, xy, z)
+
+    def keep_points(self, key: TileKey, xy: Array, z: Array) -> None:
+        """Points as they are."""
+        self._begin(key, POINTS, len(z), 0, *bounding_box(xy))
         self._file.write(np.ascontiguousarray(xy).data)
         self._file.write(np.ascontiguousarray(z).data)
 

@@ -11,7 +11,14 @@ import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.grid import Grid, Workers
-from gp_core.grid.tiled_statistics import BLOCK_BYTES, TILE_BLOCKS, Bounds, TileKey, cut_window
+from gp_core.grid.tiled_statistics import (
+    BLOCK_BYTES,
+    TILE_BLOCKS,
+    Bounds,
+    TileKey,
+    TileStatistics,
+    cut_window,
+)
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.gpgmap import GPGMap
@@ -102,10 +109,13 @@ def window_bounds(model: SurveyModel, grid: Grid, rows: slice, columns: slice) -
     )
 
 
-def tiles_of_window(model: SurveyModel, bounds: Bounds, known: Places) -> list[TileKey]:
-    """The tiles with points that a box touches."""
-    rows, columns = model.lattice.tiles_in(bounds)
-    return [(row, column) for row in rows for column in columns if (row, column) in known]
+def load_tiles(
+    model: SurveyModel, grid: Grid, rows: slice, columns: slice, places: Places, workers: Workers
+) -> dict[TileKey, TileStatistics]:
+    """The sums of the tiles with points that a part of `grid` and its halo touch."""
+    down, across = model.lattice.tiles_in(window_bounds(model, grid, rows, columns))
+    keys = [(row, column) for row in down for column in across if (row, column) in places]
+    return {key: load_tile(model, key, places[key], workers) for key in keys}
 
 
 def solve_window(
@@ -113,28 +123,34 @@ def solve_window(
     grid: Grid,
     rows: slice,
     columns: slice,
-    places: Places,
+    tiles: Mapping[TileKey, TileStatistics],
     noise_level: float | None,
-    workers: Workers,
+    shape: tuple[int, int] | None = None,
 ) -> GPGMap | None:
     """The map of a part of `grid`; None where there are no points in it or near it.
 
+    tiles: those that the part and its halo touch, see `load_tiles`; there may be more
     noise_level: of the whole survey, see `survey_noise`; None where noise is not learned
+    shape: rows and columns that are solved, with none beyond the part known: windows of one shape share the tables of
+        the prior, which take longer to compute than a window
     """
     mapping, edge = model.config.mapping, model.config.mapping.resolution
     height, width = rows.stop - rows.start, columns.stop - columns.start
     bounds = window_bounds(model, grid, rows, columns)
     margin = int(np.ceil(window_halo(mapping) / edge))
+    down, across = max(height, shape[0]) if shape else height, max(width, shape[1]) if shape else width
     around = dataclasses.replace(
-        mapping, size_x=(width + 2 * margin) * edge, size_y=(height + 2 * margin) * edge
+        mapping, size_x=(across + 2 * margin) * edge, size_y=(down + 2 * margin) * edge
     )
-    keys = tiles_of_window(model, bounds, places)
-    loaded = (load_tile(model, key, places[key], workers) for key in keys)
-    blocks = cut_window(model.lattice, loaded, bounds, 1.0 / mapping.finest_std**2)
+    rows_of_tiles, columns_of_tiles = model.lattice.tiles_in(bounds)
+    touched = [
+        tiles[row, column] for row in rows_of_tiles for column in columns_of_tiles if (row, column) in tiles
+    ]
+    blocks = cut_window(model.lattice, touched, bounds, 1.0 / mapping.finest_std**2)
     if not len(blocks.index):
         return None
     x, y = grid.origin[0] + columns.start * edge, grid.origin[1] + rows.start * edge
-    window = ElevationMap(around, (x + 0.5 * width * edge, y + 0.5 * height * edge))
+    window = ElevationMap(around, (x + 0.5 * across * edge, y + 0.5 * down * edge))
     window.restore(blocks, 0.0, noise_level)
     del blocks  # copied: the solver needs the room
     relief = window.gpgmap(config=model.config)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings can be read")
+
 from gpgmap_ros.apps.cloud_checks import CloudChecks, drive_findings
 from gpgmap_ros.apps.topic_selection import TopicSelection
 from gpgmap_ros.config import Config
@@ -107,8 +109,9 @@ def test_a_frame_that_is_not_level_is_wrong(checks: CloudChecks) -> None:
         ({}, ["motion"]),  # no times, and the sensor moves
         ({"times": np.linspace(0.0, 0.1, 80)}, []),  # deskewed
         ({"times_error": "all points have the same time"}, ["times"]),
+        ({"times": np.linspace(0.0, 0.8, 80)}, ["times"]),  # longer than the time to the next cloud
     ],
-    ids=["no times", "times", "unusable times"],
+    ids=["no times", "times", "unusable times", "wrong unit"],
 )
 def test_motion_within_a_cloud_is_noted_where_it_is_not_undone(
     checks: CloudChecks, changes: dict[str, object], subjects: list[str]

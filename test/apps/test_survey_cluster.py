@@ -12,13 +12,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from survey_case import assert_same_map, kill_this_worker, limit_files, map_files, request_of, write_tiles
+from limits import PATIENCE
+from survey_case import (
+    assert_same_map,
+    hills,
+    kill_this_worker,
+    limit_files,
+    map_files,
+    request_of,
+    write_tiles,
+)
 
-from gpgmap_ros.apps import survey, survey_tasks
+from gpgmap_ros.apps import survey, survey_points, survey_tasks
 from gpgmap_ros.apps.survey_cluster import open_runner
+from gpgmap_ros.apps.survey_ground import filter_square
 from gpgmap_ros.apps.survey_layers import write_layer
 from gpgmap_ros.apps.survey_runner import DaskRunner, IncompleteError, Outcome, Task
 
+dask = pytest.importorskip("dask", reason="Dask is not installed: pip install '.[survey]'")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[survey]'")
 STAGES = (
     survey_tasks.scan_file,
@@ -30,11 +41,13 @@ STAGES = (
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
+    patient = {f"distributed.comm.timeouts.{name}": f"{PATIENCE} s" for name in ("connect", "tcp")}
     with (
+        dask.config.set(patient),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
         ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
+        distributed.Client(cluster, set_as_default=False, timeout=PATIENCE) as client,
     ):
         yield client
 
@@ -55,16 +68,18 @@ def test_the_map_is_that_of_one_process(client: Any, plain: tuple[list[Path], Pa
 
 
 class Killing(DaskRunner):
-    """In each stage the worker that takes a task first is killed."""
+    """In each stage, or in one, the worker that takes a task first is killed."""
 
-    def __init__(self, client: Any, marks: Path) -> None:
+    def __init__(self, client: Any, marks: Path, only: Any = None) -> None:
         super().__init__(client, "killed workers")
-        self._marks = marks
+        self._marks, self._only = marks, only
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
         return super().run([self._deadly(task) for task in tasks])
 
     def _deadly(self, task: Task) -> Task:
+        if self._only not in (None, task.function):
+            return task
         mark = str(self._marks / task.function.__name__)
         return dataclasses.replace(task, function=functools.partial(kill_this_worker, mark, task.function))
 
@@ -78,6 +93,28 @@ def test_workers_killed_in_every_stage_change_nothing(
     assert {path.name for path in marks.iterdir()} == {stage.__name__ for stage in STAGES}
     assert_same_map(plain[1], tmp_path / "out")
     assert not (tmp_path / "out" / ".survey").exists()
+
+
+def test_workers_killed_while_sums_are_merged_or_ground_is_found_change_nothing(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey_points, "FAN_IN", 2)
+    rng = np.random.default_rng(4)
+    ground = hills(5000, (0.0, 0.0), 4)
+    trees = ground[rng.choice(len(ground), 500)] + [0.0, 0.0, 6.0]
+    files = []
+    for number, part in enumerate(np.array_split(rng.permutation(np.vstack([ground, trees])), 10)):
+        files.append(tmp_path / f"part_{number}.npz")
+        np.savez(files[-1], xyz=part, epsg=32611)
+    for name, stage, width in (("merge", survey_tasks.merge_sums, 0.0), ("ground", filter_square, 20.0)):
+        marks = tmp_path / f"{name}_marks"
+        marks.mkdir()
+        map_files(files, tmp_path / f"{name}_alone", ground_width=width)
+        summary = map_files(files, tmp_path / name, Killing(client, marks, stage), ground_width=width)
+        assert [path.name for path in marks.iterdir()] == [stage.__name__]
+        assert_same_map(tmp_path / f"{name}_alone", tmp_path / name)
+        assert summary["points"]["used"] + summary["points"]["objects"] == 5500
+    assert summary["points"]["objects"] == pytest.approx(500, abs=75)
 
 
 def test_a_full_disk_on_one_worker_leaves_the_work_to_the_other(
@@ -140,3 +177,20 @@ def test_the_stages_as_dask_collections(plain: tuple[list[Path], Path], tmp_path
         part = survey.read(planned, window)
         np.testing.assert_allclose(part["elevation"], whole[window.rows, window.columns], rtol=1e-5)
     assert sum(window.known for window in windows) == np.isfinite(whole).sum()
+
+
+def test_ground_as_a_dask_collection(tmp_path: Path) -> None:
+    ground = hills(5000, (0.0, 0.0), 4)
+    trees = ground[::10] + np.array([0.0, 0.0, 6.0])
+    np.savez(tmp_path / "forest.npz", xyz=np.vstack([ground, trees]))
+    request = request_of([tmp_path / "forest.npz"])
+    planned = survey.plan(
+        request.files, tmp_path / "scratch", request.config, request.given, ground_width=20.0
+    ).compute(scheduler="synchronous")
+    sums = survey.statistics(planned).compute(scheduler="synchronous")
+    with pytest.raises(ValueError, match="the plan asks for ground"):
+        survey.solve(planned, sums)
+    found = survey.ground(planned, sums).compute(scheduler="synchronous")
+    assert sum(part.count for part in found) == pytest.approx(5000, abs=75)
+    (window,) = survey.solve(planned, found).compute(scheduler="synchronous")
+    assert survey.read(planned, window)["elevation"].max() < ground[:, 2].max() + 0.3

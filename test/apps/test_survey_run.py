@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 from survey_case import SETTINGS, assert_same_map, hills, map_files, write_tiles
 
-from gpgmap_ros.apps import survey_files, survey_layers, survey_run, survey_tasks
+from gpgmap_ros.apps import survey_files, survey_layers, survey_points, survey_run, survey_solve, survey_tasks
+from gpgmap_ros.apps.export import export_map
 from gpgmap_ros.apps.survey_files import MixedSystemsError, SurveyRequest, prepare
 from gpgmap_ros.apps.survey_plan import SurveyError
 from gpgmap_ros.apps.survey_runner import LocalRunner, Outcome, Task
 from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.io.map_products import MapError
 from gpgmap_ros.io.points import PointFileError
+from gpgmap_ros.io.run_folder import RunError, RunFolder
 from gpgmap_ros.mapping.survey import SurveyModel, trend_of
 from gpgmap_ros.mapping.survey_window import window_bytes
 
@@ -222,13 +225,44 @@ def test_a_large_map_is_written_in_sheets_with_a_virtual_raster(
         ):
             assert sheets.bounds == one.bounds
             np.testing.assert_allclose(sheets.read(1), one.read(1), rtol=1e-5)
+    check_export_of_sheets(tmp_path / "out", plain[1], rasterio)
+
+
+def check_export_of_sheets(sheeted: Path, whole: Path, rasterio: Any) -> None:
+    """Hillshade, slope and contours of a map in sheets are those of the same map in one piece."""
+    formats = ("hillshade", "slope", "contours")
+    made = export_map(str(sheeted), formats, None)
+    alone = export_map(str(whole), formats, whole.parent / "exports" / "whole")
+    for sheets, one in zip(made[:2], alone[:2], strict=True):
+        with rasterio.open(sheets) as a, rasterio.open(one) as b:
+            assert (a.bounds, a.crs) == (b.bounds, b.crs)
+            np.testing.assert_allclose(a.read(1), b.read(1), atol=1e-4)
+    drawn, expected = contour_length(made[2:]), contour_length(alone[2:])
+    assert drawn.keys() == expected.keys()
+    for level, length in expected.items():
+        assert drawn[level] == pytest.approx(length, abs=0.05 + 1e-3 * length)
+    with pytest.raises(MapError, match="too large for ply"):
+        export_map(str(sheeted), ["hillshade", "ply"], None)
+    with pytest.raises(RunError, match="sheets"):
+        RunFolder(sheeted).read_map()
+
+
+def contour_length(paths: Sequence[Path]) -> dict[float, float]:
+    """Metres of line at each level."""
+    found: dict[float, float] = {}
+    for path in paths:
+        for feature in json.loads(path.read_text())["features"]:
+            line = np.array(feature["geometry"]["coordinates"])
+            level = feature["properties"]["elevation"]
+            found[level] = found.get(level, 0.0) + float(np.linalg.norm(np.diff(line, axis=0), axis=1).sum())
+    return found
 
 
 def test_points_in_any_order_go_through_a_tree_of_sums(
     plain: tuple[list[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every part reaches into every tile: they are added up level by level before windows are solved."""
-    monkeypatch.setattr(survey_run, "FAN_IN", 2)
+    monkeypatch.setattr(survey_points, "FAN_IN", 2)
     xyz = np.concatenate([np.load(path)["xyz"] for path in plain[0]])
     parts = np.array_split(np.random.default_rng(0).permutation(xyz), 10)
     files = [tmp_path / f"part_{k}.npz" for k in range(len(parts))]
@@ -276,22 +310,24 @@ def test_a_sample_of_places_gives_the_density_of_the_points(
     assert few.config.mapping.resolution == exact.config.mapping.resolution == 1.0
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "matern32"])
-def test_windows_are_as_large_as_the_memory_allows(kernel: str) -> None:
+@pytest.mark.parametrize(
+    ("kernel", "largest"), [("rbf", survey_solve.WINDOWS[0]), ("matern32", survey_solve.ROUGH_WINDOW)]
+)
+def test_windows_are_as_large_as_the_memory_allows(kernel: str, largest: int) -> None:
     trend = trend_of(hills(100, (0.0, 0.0), 1), 50.0)
     model = SurveyModel(with_settings(Config(), {**SETTINGS, "mapping.kernel": kernel}), trend)
-    edges = [survey_run.window_edge(model, megabytes << 20) for megabytes in (600, 1024, 8000)]
+    edges = [survey_solve.window_edge(model, megabytes << 20) for megabytes in (600, 1024, 8000)]
     assert edges == sorted(edges)
-    assert edges[-1] == survey_run.WINDOWS[0]
+    assert edges[-1] == largest
     for edge, megabytes in zip(edges, (600, 1024, 8000), strict=True):
-        needed = window_bytes(model.config, edge) + survey_run.PROGRAM_BYTES
-        assert needed <= megabytes << 20 or edge == survey_run.WINDOWS[-1]
+        needed = window_bytes(model.config, edge) + survey_solve.PROGRAM_BYTES
+        assert needed <= megabytes << 20 or edge == survey_solve.WINDOWS[-1]
 
 
 def test_a_window_solved_in_squares_is_the_same(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
     """Kernels that need much memory are solved in squares smaller than a tile of the GeoTIFFs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(survey_run, "WINDOWS", (64,))
+        patch.setattr(survey_solve, "WINDOWS", (64,))
         map_files(plain[0][:2], tmp_path / "squares")
     map_files(plain[0][:2], tmp_path / "whole")
     with np.load(tmp_path / "squares" / "map.npz") as a, np.load(tmp_path / "whole" / "map.npz") as b:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings can be read")
+
 from gpgmap_ros.apps.tuning import (
     CHOOSE,
     MIN_POINTS,

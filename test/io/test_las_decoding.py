@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import struct
 from pathlib import Path
@@ -56,7 +57,9 @@ def test_a_decoder_that_is_stuck_is_ended(tmp_path: Path) -> None:
     pieces = source.pieces()
     next(pieces)
     assert decoder._process is not None
-    os.kill(decoder._process.pid, signal.SIGXCPU)  # what the system sends
+    limit, _ = resource.prlimit(decoder._process.pid, resource.RLIMIT_CPU)
+    assert 0 < limit < 300, "seconds in all, whatever the file says"
+    os.kill(decoder._process.pid, signal.SIGXCPU)  # what the system sends then
     with pytest.raises(PointFileError, match="took far longer than its points can"):
         list(pieces)
 

@@ -6,8 +6,11 @@ import struct
 from binascii import crc32
 from pathlib import Path
 
-import lz4.frame
 import pytest
+
+pytest.importorskip("lz4", reason="lz4 is not installed: it comes with rosbags")
+
+import lz4.frame
 
 from gpgmap_ros.io.mcap_scan import CHANNEL, CHUNK, DATA_END, FOOTER, MAGIC, MESSAGE, SCHEMA, Scan
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings can be read")
+
 from gpgmap_ros.io.ros1_scan import CHUNK, CONNECTION, MAGIC, MESSAGE, Ros1Scan
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings can be read")
+
 from gpgmap_ros.io.sqlite_scan import SqliteScan
 
 COUNT = 40

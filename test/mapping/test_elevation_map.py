@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gpgmap_ros.config import Config, MappingConfig
+from gpgmap_ros.config import Config, MappingConfig, with_settings
 from gpgmap_ros.mapping import ElevationMap, GPGMap, gpgmap_from_points
+from gpgmap_ros.mapping.elevation_map import map_around
 
 
 def hills(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -280,3 +281,20 @@ def test_a_map_is_what_its_blocks_are() -> None:
     coarser = ElevationMap(MappingConfig(length_scale=1.1), (0.0, 0.0))
     with pytest.raises(ValueError, match="the length scale, relief or resolution was another"):
         coarser.restore(elevation_map.blocks())
+
+
+def test_heights_far_beyond_all_points_are_not_known() -> None:
+    """A smooth kernel, told of noise far below the roughness of the ground, swings where points end."""
+    rng = np.random.default_rng(3)
+    xy = rng.uniform(0.0, 60.0, (20000, 2))
+    xy = xy[np.hypot(*(xy - 30.0).T) < 28.0 + 2.0 * np.sin(5.0 * np.arctan2(*(xy - 30.0).T))]
+    z = 3.0 * rng.standard_normal(len(xy))
+    settings = {"mapping.kernel": "rbf", "mapping.learn_noise": False, "mapping.length_scale": 10.0}
+    config = with_settings(Config(), {**settings, "mapping.relief_std": 3.0})
+    points = np.column_stack([xy, z])
+    elevation_map = map_around(points, 2.0, config)
+    elevation_map.add(points, np.full(len(points), 1e-4))
+    posterior, known = elevation_map.posterior(), ~elevation_map.unknown(elevation_map.posterior())
+    assert np.abs(posterior.mean).max() > 2.0 * np.abs(z).max(), "it does not swing: the test shows nothing"
+    assert np.abs(posterior.mean[known]).max() < np.abs(z).max() + 3.0
+    assert known.mean() > 0.5

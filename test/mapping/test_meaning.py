@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 from gp_core.grid import GridPosterior
 from gpgmap_ros.config import Config, with_settings
@@ -286,7 +287,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
         ended.set()
 
     threading.Thread(target=read, daemon=True).start()
-    assert ended.wait(30.0)
+    assert ended.wait(PATIENCE)
 
 
 def test_an_empty_map_can_be_saved_and_loaded(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from optional import require_open3d
 
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
 from gpgmap_ros.mapping.point_input import points_array
@@ -15,7 +16,7 @@ from gpgmap_ros.open3d_import import Open3DMissing, explain_import_error, import
 
 @pytest.fixture(scope="module")
 def open3d() -> Any:
-    return pytest.importorskip("open3d", reason="Open3D does not import here", exc_type=ImportError)
+    return require_open3d()
 
 
 def slope_points() -> np.ndarray:

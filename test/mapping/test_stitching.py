@@ -22,6 +22,7 @@ from gpgmap_ros.mapping import (
     stitching,
 )
 from gpgmap_ros.mapping.coarse_ground import CoarseGround
+from gpgmap_ros.mapping.pseudo_points import CellSums
 from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder
 from gpgmap_ros.storage.archive import read_archive, write_archive
 
@@ -106,13 +107,16 @@ def test_it_equals_mapping_everything_at_once(stitched: stitching.GPGMap) -> Non
     known = ~whole.unknown(posterior) & stitched.known
     assert known.sum() > 0.97 * (~whole.unknown(posterior)).sum()
     error = (stitched["elevation"] - posterior.mean)[known] / np.sqrt(posterior.variance[known])
-    assert np.sqrt(np.mean(error**2)) < 0.12
-    assert np.percentile(np.abs(error), 99) < 0.45
+    # what is lost is the curvature of the ground in a cell: a millimetre where the ground is well known
+    assert np.sqrt(np.mean(error**2)) < 0.45
+    well = known & (posterior.variance < 0.006**2)
+    assert well.sum() > 4000
+    assert np.sqrt(np.mean((stitched["elevation"] - posterior.mean)[well] ** 2)) < 0.0018
     ratio = stitched["variance"][known] / posterior.variance[known]
     assert 0.97 < np.median(ratio) < 1.03
     assert np.percentile(ratio, 5) > 0.9
     slope = (stitched["gradient_x"] - posterior.gradient[..., 0])[known]
-    assert np.sqrt(np.mean(slope**2 / posterior.gradient_variance[..., 0][known])) < 0.15
+    assert np.sqrt(np.mean(slope**2 / posterior.gradient_variance[..., 0][known])) < 0.35
     # and the truth is where both say it is
     x, y = np.meshgrid(stitched.grid.x, stitched.grid.y)
     truth = terrain(np.column_stack([x.ravel(), y.ravel()])).reshape(x.shape)
@@ -122,13 +126,32 @@ def test_it_equals_mapping_everything_at_once(stitched: stitching.GPGMap) -> Non
     assert 0.7 < np.sqrt(np.mean(z**2)) < 1.4
 
 
-def test_the_kernel_is_that_of_the_submaps(
-    submaps: list[Submap], poses: dict[int, Array], stitched: stitching.GPGMap
-) -> None:
-    config = dataclasses.replace(CONFIG, mapping=dataclasses.replace(CONFIG.mapping, kernel="matern32"))
-    gpgmap = stitch(submaps, poses, config)
-    for layer in ("elevation", "variance", "gradient_x_variance"):
-        np.testing.assert_array_equal(gpgmap[layer], stitched[layer])
+def test_the_kernel_and_the_learned_noise_are_those_of_the_map() -> None:
+    """Blocks 0.4 m high on level ground: a smooth kernel rings beside them, and states too small a variance there."""
+
+    def ground(xy: Array) -> Array:
+        return 0.4 * ((np.abs(xy - np.round(xy / 1.6) * 1.6) < 0.25).all(axis=1)).astype(np.float64)
+
+    rng = np.random.default_rng(4)
+    xy = rng.uniform(-4.0, 4.0, (60000, 2))
+    points = np.column_stack([xy, ground(xy) + rng.normal(scale=0.5 * NOISE, size=len(xy))])
+    submap = submap_at(0, np.eye(4), points)
+    rough = dataclasses.replace(CONFIG, mapping=MappingConfig(resolution=0.1))
+    errors, beyond = {}, {}
+    for name, config in (("rbf", CONFIG), ("rough", rough)):
+        gpgmap = stitch([submap], {0: np.eye(4)}, config)
+        x, y = np.meshgrid(gpgmap.grid.x, gpgmap.grid.y)
+        at = np.column_stack([x.ravel(), y.ravel()])
+        # cells a little away from the edges of blocks
+        level = np.ones(x.shape, dtype=bool)
+        for step in np.ndindex(3, 3):
+            level &= (ground(at + 0.15 * (np.array(step) - 1)) == ground(at)).reshape(x.shape)
+        level &= (np.abs(at) < 3.5).all(axis=1).reshape(x.shape)
+        error = (gpgmap["elevation"] - ground(at).reshape(x.shape))[level]
+        errors[name] = float(np.sqrt(np.mean(error**2)))
+        beyond[name] = float(np.mean(np.abs(error) > 2.0 * np.sqrt(gpgmap["variance"][level])))
+    assert errors["rough"] < 0.6 * errors["rbf"]
+    assert beyond["rough"] < 0.1 < 0.3 < beyond["rbf"]
 
 
 def test_a_corrected_pose_mends_the_map(
@@ -245,62 +268,55 @@ def test_memory_holds_a_few_submaps_only(tmp_path: Path, monkeypatch: pytest.Mon
     assert tiles >= 5
 
 
-# ------------------------------------------------ the points that stand for the statistics
+# ------------------------------------------------ the points that submaps keep
 
 
-def test_points_keep_weight_centre_spread_and_mean_height() -> None:
-    config = dataclasses.replace(CONFIG.mapping, size_x=4.0, size_y=4.0)
-    elevation_map = ElevationMap(config, (0.0, 0.0))
+def test_points_keep_weight_centre_and_mean_height_of_each_cell() -> None:
     points = cloud((0.0, 0.0), 1, half=1.9, count=4000)
     points[:, :2] = np.where(points[:, :1] > 0.5, points[:, :2] * 0.5, points[:, :2])  # crowded in places
     variance = np.random.default_rng(2).uniform(0.5, 2.0, len(points)) * NOISE**2
-    elevation_map.add(points, variance)
-    blocks, pseudo = elevation_map.blocks(), elevation_map.pseudo_points()
-    assert blocks is not None
-    assert pseudo is not None
-    assert len(pseudo) <= 9 * len(blocks.index)
-    assert (pseudo.variance > 0.0).all()
-    for of in (
-        lambda x, y, z: np.ones_like(x),
-        lambda x, y, z: x,
-        lambda x, y, z: y,
-        lambda x, y, z: x * x,
-        lambda x, y, z: x * y,
-        lambda x, y, z: z,
-        lambda x, y, z: z * x,
-    ):
-        true, kept = np.sum(of(*points.T) / variance), np.sum(of(*pseudo.xyz.T) / pseudo.variance)
-        assert abs(kept - true) < 1e-3 * np.sum(np.abs(of(*points.T)) / variance)
+    sums = CellSums(8.0, 0.1, 1e-9)
+    for part in np.array_split(np.arange(len(points)), 3):  # cloud by cloud
+        sums.add(points[part], variance[part])
+    kept = sums.points()
+    cell = np.floor(points[:, :2] / 0.1).astype(int)
+    order = {tuple(at): n for n, at in enumerate(np.floor(kept.xyz[:, :2] / 0.1).astype(int))}
+    assert len(order) == len(kept) == len(np.unique(cell, axis=0))
+    of = np.array([order[tuple(at)] for at in cell])
+    weight = np.bincount(of, 1.0 / variance)
+    np.testing.assert_allclose(1.0 / kept.variance, weight)
+    for axis in range(3):
+        mean = np.bincount(of, points[:, axis] / variance) / weight
+        np.testing.assert_allclose(kept.xyz[:, axis], mean, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "xy",
-    [
-        [[0.31, 0.12]],
-        [[0.31, 0.12], [0.31, 0.12]],
-        [[0.31, 0.12], [0.36, 0.17]],
-        [[0.30, 0.10], [0.33, 0.10], [0.36, 0.10], [0.39, 0.10]],
-    ],
-)
-def test_a_few_points_stay_where_they_are(xy: list[list[float]]) -> None:
-    config = dataclasses.replace(CONFIG.mapping, size_x=2.0, size_y=2.0)
-    elevation_map = ElevationMap(config, (0.0, 0.0))
-    points = np.column_stack([xy, np.linspace(0.1, 0.2, len(xy))])
-    elevation_map.add(points, np.full(len(xy), NOISE**2))
-    pseudo = elevation_map.pseudo_points()
-    assert pseudo is not None
-    assert np.isfinite(pseudo.xyz).all()
-    low, high = points[:, :2].min(axis=0) - 0.01, points[:, :2].max(axis=0) + 0.01
-    assert ((pseudo.xyz[:, :2] >= low) & (pseudo.xyz[:, :2] <= high)).all()
-    np.testing.assert_allclose((1.0 / pseudo.variance).sum(), len(xy) / NOISE**2, rtol=1e-4)
-    again = ElevationMap(config, (0.0, 0.0), mean=float(np.median(points[:, 2])))
-    again.add(pseudo.xyz, pseudo.variance)
-    one, other = elevation_map.posterior(), again.posterior()
-    np.testing.assert_allclose(other.mean, one.mean, atol=0.1 * NOISE)
+def test_a_cell_is_never_better_known_than_the_limit() -> None:
+    sums = CellSums(2.0, 0.1, 0.01**2)
+    sums.add(np.tile([0.31, 0.12, 5.0], (1000, 1)), np.full(1000, 0.02**2))
+    kept = sums.points()
+    assert len(kept) == 1
+    np.testing.assert_allclose(kept.xyz[0], [0.31, 0.12, 5.0])
+    np.testing.assert_allclose(kept.variance, 0.01**2)
+
+
+def test_points_outside_do_not_count_and_cells_are_forgotten() -> None:
+    sums = CellSums(2.0, 0.1, 1e-9)
+    grid = np.stack(np.meshgrid(np.arange(-0.95, 1.0, 0.1), np.arange(-0.95, 1.0, 0.1)), axis=-1).reshape(
+        -1, 2
+    )
+    far = np.array([[50.0, 0.0, 1.0], [0.0, -1e7, 1.0]])
+    sums.add(np.concatenate([np.column_stack([grid, np.ones(len(grid))]), far]), np.full(len(grid) + 2, 1e-4))
+    assert len(sums.points()) == len(grid)
+    sums.forget(np.array([[0.05, 0.05], [40.0, 40.0]]), 0.12)
+    left = sums.points().xyz[:, :2]
+    assert len(left) == len(grid) - 5  # the cell and its four neighbours
+    assert np.hypot(*(left - 0.05).T).min() > 0.12
 
 
 def test_nothing_is_nothing() -> None:
-    assert ElevationMap(CONFIG.mapping, (0.0, 0.0)).pseudo_points() is None
+    sums = CellSums(2.0, 0.1, 1e-9)
+    sums.add(np.zeros((0, 3)), np.zeros(0))
+    assert len(sums.points()) == 0
 
 
 # ------------------------------------------------ files

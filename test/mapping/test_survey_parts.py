@@ -22,6 +22,7 @@ from gpgmap_ros.mapping.survey_parts import (
     remove_part,
     write_part,
 )
+from gpgmap_ros.mapping.survey_window import load_tiles, solve_window
 
 CONFIG = with_settings(
     Config(), {"mapping.resolution": 0.5, "mapping.length_scale": 1.0, "noise.height_std": 0.05}
@@ -133,3 +134,22 @@ def test_points_with_a_flier_five_thousand_kilometres_away(tmp_path: Path) -> No
     points = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 1.0], [5e6, -5e6, 2.0]])
     model = SurveyModel(CONFIG, Trend(np.zeros((1, 1)), (0.0, 0.0), 1.0))
     assert part_of(model, points, tmp_path / "part").count == 3
+
+
+def test_a_window_at_the_edge_is_the_same_in_the_shape_of_all_others(
+    points: np.ndarray, tmp_path: Path
+) -> None:
+    """Windows of one shape share the tables of the prior: those at the edges are solved with room beyond the map."""
+    smooth = with_settings(CONFIG, {"mapping.kernel": "rbf", "mapping.learn_noise": False})
+    survey = SmallSurvey(smooth, trend_of(points, 20.0), tmp_path, [points])
+    rows, columns = slice(0, 20), slice(0, 30)
+    tiles = load_tiles(survey.model, survey.grid, rows, columns, places_by_tile(survey.parts), WORKERS)
+    alone, padded = (
+        solve_window(survey.model, survey.grid, rows, columns, tiles, None, shape)
+        for shape in (None, (48, 40))
+    )
+    assert alone is not None
+    assert padded is not None
+    assert padded.grid == alone.grid
+    for name in ("elevation", "gradient_x"):
+        np.testing.assert_allclose(padded[name], alone[name], atol=2e-3)

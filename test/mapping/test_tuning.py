@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings can be read")
+
 from gpgmap_ros.apps import tuning
 from gpgmap_ros.apps.tuning import Tuned, TuneError, split, tune
 from gpgmap_ros.config import Config, with_settings
@@ -26,14 +28,24 @@ def ridges(xy: np.ndarray) -> np.ndarray:
 
 def tuned(count: int, config: Config, seed: int = 0, noise: float = 0.03) -> Tuned:
     rng = np.random.default_rng(seed)
-    xy = rng.uniform(0.0, 10.0, (count, 2))
+    xy = rng.uniform(0.0, 6.0, (count, 2))
     xyz = np.column_stack([xy, ridges(xy) + rng.normal(0.0, noise, count)])
     points = split(xyz, np.full(count, config.noise.height_std**2), np.arange(count), config)
     return tune(points, config, lambda done, total, what: None)
 
 
+@pytest.fixture(autouse=True)
+def few_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One search of a smooth kernel instead of four."""
+    monkeypatch.setattr(tuning, "STARTS", {**tuning.STARTS, "rbf": (1.0,)})
+
+
+def test_every_kernel_is_tried() -> None:
+    assert set(tuning.STARTS) == {"rbf", "matern32", "matern52", "matern54"}
+
+
 def test_broken_ground_gets_a_rough_kernel() -> None:
-    result = tuned(4000, CONFIG)
+    result = tuned(1500, CONFIG)
     assert result.config.mapping.kernel.startswith("matern")
     before, after = result.score
     assert after.log_density > before.log_density
@@ -53,7 +65,7 @@ def test_settings_that_nothing_beats_stay(monkeypatch: pytest.MonkeyPatch) -> No
     # From a length scale forty times too long the search finds only surfaces that miss the steps.
     monkeypatch.setattr(tuning, "STARTS", {"rbf": (40.0,)})
     config = with_settings(CONFIG, {"mapping.kernel": "matern32", "noise.height_std": 0.03})
-    result = tuned(1500, config)
+    result = tuned(600, config)
     assert result.config == config
     assert result.changed == []
     assert result.score[0] == result.score[1]

@@ -1,6 +1,6 @@
 """Point clouds in files, a piece at a time: LAS, LAZ, PLY, PCD, XYZ, NPZ. No file is ever in memory as a whole.
 
-OFF, PTS, XYZN and XYZRGB are read by Open3D, as a whole.
+E57 is read by pye57, OFF, PTS, XYZN and XYZRGB by Open3D, these as a whole.
 
 source = open_points(path)
 for xyz in source.pieces():         # (N, 3) float64, N at most PIECE
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points.arrays import open_npy, open_npz
+from gpgmap_ros.io.points.e57 import open_e57
 from gpgmap_ros.io.points.las import open_las
 from gpgmap_ros.io.points.open3d_files import OPEN3D_SUFFIXES, open_with_open3d
 from gpgmap_ros.io.points.records import open_pcd, open_ply
@@ -24,13 +25,39 @@ from gpgmap_ros.io.points.source import (
     NoPointsError,
     PointFileError,
     PointSource,
+    Window,
+    clipped,
     unreadable,
 )
 from gpgmap_ros.io.points.text import open_text
 
-__all__ = ["PIECE", "SUFFIXES", "NoPointsError", "PointFileError", "PointSource", "check_kind", "open_points"]
+__all__ = [
+    "EVERYTHING",
+    "PIECE",
+    "SUFFIXES",
+    "NoPointsError",
+    "PointFileError",
+    "PointSource",
+    "Window",
+    "check_kind",
+    "open_points",
+]
 
-SUFFIXES = (".las", ".laz", ".ply", ".pcd", ".xyz", ".txt", ".csv", ".asc", ".npz", ".npy", *OPEN3D_SUFFIXES)
+SUFFIXES = (
+    ".las",
+    ".laz",
+    ".e57",
+    ".ply",
+    ".pcd",
+    ".xyz",
+    ".txt",
+    ".csv",
+    ".asc",
+    ".npz",
+    ".npy",
+    *OPEN3D_SUFFIXES,
+)
+EVERYTHING = Window()
 RECORDINGS = (".bag", ".db3", ".mcap", ".zstd", ".zst")
 
 
@@ -51,21 +78,28 @@ def check_kind(path: Path) -> None:
         raise PointFileError(f"{path}: is empty (0 bytes): copy it again")
 
 
-def open_points(path: Path, epsg: int = 0, classes: tuple[int, ...] | None = None) -> PointSource:
-    """epsg: of the coordinates, where the file does not say; classes: of LAS points; None: ground where classified"""
+def open_points(
+    path: Path, epsg: int = 0, classes: tuple[int, ...] | None = None, window: Window = EVERYTHING
+) -> PointSource:
+    """epsg: of the coordinates, where the file does not say; classes: of LAS points; None: ground where classified
+
+    window: which points; of COPC files only the nodes in it are decoded
+    """
     check_kind(path)
     suffix = path.suffix.lower()
     openers: dict[str, Callable[[Path], PointSource]] = {
-        ".ply": open_ply, ".pcd": open_pcd, ".npz": open_npz, ".npy": open_npy,
+        ".e57": open_e57, ".ply": open_ply, ".pcd": open_pcd, ".npz": open_npz, ".npy": open_npy,
         ".xyz": open_text, ".txt": open_text, ".csv": open_text, ".asc": open_text,
         **dict.fromkeys(OPEN3D_SUFFIXES, open_with_open3d),
     }  # fmt: skip
     try:
-        source = open_las(path, classes) if suffix in (".las", ".laz") else openers[suffix](path)
+        source = open_las(path, classes, window) if suffix in (".las", ".laz") else openers[suffix](path)
     except PointFileError:
         raise
     except READING_ERRORS as error:
         raise unreadable(path, error) from error
     if epsg:
         source.crs = Crs(epsg)
+    if window.bounds is not None:
+        source = clipped(source, window.bounds)
     return source

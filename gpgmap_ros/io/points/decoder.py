@@ -63,6 +63,19 @@ class LasDecoder:
         for content in self._answers(request):
             yield np.frombuffer(content, dtype=np.float64).reshape(-1, 3)
 
+    def nodes(
+        self,
+        path: Path,
+        classes: tuple[int, ...] | None,
+        bounds: tuple[float, ...] | None,
+        spacing: float | None,
+    ) -> Iterator[NDArray[np.float64]]:
+        """See `las_decoding.decode_nodes`. DecoderFailed where the file turns out to be damaged."""
+        window = {"bounds": bounds, "spacing": spacing}
+        request = {"do": "read", "path": str(path.resolve()), "classes": classes, "window": window}
+        for content in self._answers(request):
+            yield np.frombuffer(content, dtype=np.float64).reshape(-1, 3)
+
     def close(self) -> None:
         """End the process; the next request starts another."""
         process, self._process = self._process, None

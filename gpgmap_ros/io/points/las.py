@@ -14,7 +14,7 @@ import numpy as np
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points.decoder import NoneOfClass, decoder
-from gpgmap_ros.io.points.source import Bounds, NoPointsError, PointFileError, PointSource
+from gpgmap_ros.io.points.source import Bounds, NoPointsError, PointFileError, PointSource, Window
 
 GROUND = 2
 """The class of ground."""
@@ -22,7 +22,7 @@ DECODER_BYTES = 110 << 20
 """Memory of the decoding process, measured."""
 
 
-def open_las(path: Path, classes: tuple[int, ...] | None) -> PointSource:
+def open_las(path: Path, classes: tuple[int, ...] | None, window: Window) -> PointSource:
     if importlib.util.find_spec("laspy") is None:
         raise PointFileError(f"{path}: LAS files need laspy: pip install laspy lazrs")
     header = decoder.describe(path)
@@ -36,6 +36,15 @@ def open_las(path: Path, classes: tuple[int, ...] | None) -> PointSource:
         except NoneOfClass as error:
             raise NoPointsError(f"{path}: {error}") from error
 
+    if header["copc"] and window:
+
+        def read_nodes(stride: int) -> Iterator[Array]:
+            yield from decoder.nodes(path, wanted, window.bounds, window.spacing)
+
+        return PointSource(
+            path, None, _las_crs(header["records"]), read_nodes, note, decoder_bytes=DECODER_BYTES,
+            bounds=_las_bounds(header["bounds"]),
+        )  # fmt: skip
     return PointSource(
         path,
         header["count"],

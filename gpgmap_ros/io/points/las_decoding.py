@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import laspy
+import lazrs
 import numpy as np
+from laspy.copc import Bounds, load_octree_for_query
 from numpy.typing import NDArray
 
 HEADER, POINTS, NONE, FAILURE, END = b"H", b"P", b"N", b"F", b"E"
@@ -87,7 +89,13 @@ def main() -> None:
             if request["do"] == "open":
                 send(out, HEADER, json.dumps(read_header(path)).encode())
             else:
-                for xyz in decode_points(path, request["classes"], Places(**request["places"])):
+                window = request.get("window")
+                pieces = (
+                    decode_points(path, request["classes"], Places(**request["places"]))
+                    if window is None
+                    else decode_nodes(path, request["classes"], **window)
+                )
+                for xyz in pieces:
                     send(out, POINTS, xyz.data)
             spent = {"largest_mb": largest_mb(), "processor_seconds": time.process_time() - begin}
             send(out, END, json.dumps(spent).encode())
@@ -166,7 +174,8 @@ def read_header(path: Path) -> dict[str, Any]:
             if record.user_id == "LASF_Projection"
         ]
         bounds = [*map(float, header.mins), *map(float, header.maxs)]
-    return {"count": count, "classes": classes, "records": records, "bounds": bounds}
+        copc = any(record.user_id == "copc" and record.record_id == 1 for record in header.vlrs)
+    return {"count": count, "classes": classes, "records": records, "bounds": bounds, "copc": copc}
 
 
 def decode_points(path: Path, classes: list[int] | None, places: Places) -> Iterator[NDArray[np.float64]]:
@@ -191,13 +200,62 @@ def decode_points(path: Path, classes: list[int] | None, places: Places) -> Iter
                 add_classes(found, kinds)
                 raw = raw if wanted[kinds].all() else raw[wanted[kinds]]
             used += len(raw)
-            xyz = np.empty((len(raw), 3))
-            for axis, name in enumerate("XYZ"):
-                np.multiply(raw[name], header.scales[axis], out=xyz[:, axis])
-                xyz[:, axis] += header.offsets[axis]
-            yield xyz
+            yield coordinates(raw, header)
     if classes is not None and not used and places == Places():
         raise NoneOfClass(without_points(classes, found))
+
+
+def coordinates(raw: NDArray[Any], header: Any) -> NDArray[np.float64]:
+    """(N, 3) of records as they are in the file."""
+    xyz = np.empty((len(raw), 3))
+    for axis, name in enumerate("XYZ"):
+        np.multiply(raw[name], header.scales[axis], out=xyz[:, axis])
+        xyz[:, axis] += header.offsets[axis]
+    return xyz
+
+
+def decode_nodes(
+    path: Path, classes: list[int] | None, bounds: list[float] | None, spacing: float | None
+) -> Iterator[NDArray[np.float64]]:
+    """Coordinates (N, 3) of a COPC file: of the nodes that a box meets, down to a level; node by node.
+
+    bounds: smallest x and y, largest x and y; points of the nodes beyond it are among them
+    spacing: of the points at the finest level that is read, metres
+    """
+    limit_time()
+    wanted = None if classes is None else np.isin(np.arange(256), classes)
+    with laspy.CopcReader.open(str(path), decompression_selection=FIELDS) as reader:
+        header, info = reader.header, reader.copc_info
+        box = None
+        if bounds is not None:
+            box = Bounds(np.array(bounds[:2]), np.array(bounds[2:])).ensure_3d(header.mins, header.maxs)
+        levels = None
+        if spacing is not None:  # the spacing of a level is half that of the one above it
+            levels = range(max(int(np.ceil(np.log2(info.spacing / spacing))), 0) + 1)
+        nodes = load_octree_for_query(reader.source, info, reader.root_page, box, levels)
+        selection = FIELDS.to_lazrs()
+        for node in sorted(nodes, key=lambda node: int(node.offset)):
+            count, size = int(node.point_count), int(node.byte_size)
+            if not count:
+                continue
+            if count > size * POINTS_PER_BYTE:
+                raise ValueError(
+                    f"a node says {count:,} points in {size:,} bytes: it is damaged; copy it again"
+                )
+            limit_time(count)
+            reader.source.seek(node.offset)
+            packed = reader.source.read(size)
+            if len(packed) < size:
+                raise ValueError("it ends within a node: it was cut off; copy it again")
+            buffer = np.zeros(count * header.point_format.size, dtype=np.uint8)
+            lazrs.decompress_points_with_chunk_table(
+                packed, reader.laszip_vlr.record_data, buffer, [(count, size)], selection
+            )
+            points = laspy.PackedPointRecord.from_buffer(buffer, header.point_format)
+            raw = points.array
+            if wanted is not None:
+                raw = raw[wanted[np.asarray(points.classification)]]
+            yield coordinates(raw, header)
 
 
 def add_classes(found: dict[int, int], kinds: NDArray[np.uint8]) -> None:

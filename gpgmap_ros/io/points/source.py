@@ -8,7 +8,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,6 +28,8 @@ SPARED, LEAST_SAMPLE = 20, 100_000
 """Of a file that is decoded one point in so many is enough, but no fewer than the other number."""
 Bounds = tuple[float, float, float, float, float, float]
 """Smallest x, y, z, then largest."""
+Box = tuple[float, float, float, float]
+"""Smallest x and y, then largest."""
 MAX_COORDINATE = 1e9
 """Metres. A coordinate beyond it is none: no system has such, and cells could not be counted there."""
 READING_ERRORS = (
@@ -43,6 +45,36 @@ class PointFileError(ValueError):
 
 class NoPointsError(PointFileError):
     """A file that is sound, but has no points, or none of the classes that are asked for."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which points of files are asked for, False where all are.
+
+    bounds: those in a box, borders included; spacing: of files with levels of detail (COPC), those down to the level
+        with this distance between points, metres
+    """
+
+    bounds: Box | None = None
+    spacing: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.bounds is not None or self.spacing is not None
+
+
+def clipped(source: PointSource, box: Box) -> PointSource:
+    """The source with the points in a box only; how many, only reading tells."""
+    low, high = np.array(box[:2]), np.array(box[2:])
+
+    def inside(pieces: Iterator[Array]) -> Iterator[Array]:
+        for piece in pieces:
+            keep = ((piece[:, :2] >= low) & (piece[:, :2] <= high)).all(axis=1)
+            yield piece if keep.all() else piece[keep]
+
+    read = source.read
+    return replace(
+        source, count=None, read=lambda stride: inside(read(stride)), read_range=None, read_places=None
+    )
 
 
 @dataclass

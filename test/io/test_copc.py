@@ -1,0 +1,80 @@
+"""COPC files: whole as any LAZ, or only the nodes of a window and a level."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("laspy", reason="laspy is not installed")
+pytest.importorskip("lazrs", reason="lazrs is not installed")
+
+from copc_file import write_copc
+
+from gpgmap_ros.io.points import PointFileError, Window, open_points
+from gpgmap_ros.io.points.decoder import decoder
+
+SIDE = 64.0
+
+
+@pytest.fixture(scope="module")
+def points() -> np.ndarray:
+    rng = np.random.default_rng(2)
+    xy = rng.uniform(0.0, SIDE, (6000, 2))
+    return np.column_stack([xy + 1000.0, 0.1 * xy[:, 0] + 5.0]).round(3)
+
+
+@pytest.fixture(scope="module")
+def copc(points: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    path = tmp_path_factory.mktemp("copc") / "tile.copc.laz"
+    return path, write_copc(path, points)
+
+
+def read(path: Path, window: Window) -> np.ndarray:
+    return np.concatenate(list(open_points(path, window=window).pieces()))
+
+
+def same_points(one: np.ndarray, other: np.ndarray) -> None:
+    assert len(one) == len(other)
+    np.testing.assert_allclose(one[np.lexsort(one.T)], other[np.lexsort(other.T)], atol=2e-3)
+
+
+def test_the_whole_file_is_read_as_any_other(copc: tuple[Path, dict], points: np.ndarray) -> None:
+    same_points(read(copc[0], Window()), points)
+
+
+def test_a_window_holds_its_points_and_only_its_nodes_are_decoded(
+    copc: tuple[Path, dict], points: np.ndarray
+) -> None:
+    box = (1002.0, 1003.0, 1012.5, 1010.0)
+    inside = ((points[:, :2] >= box[:2]) & (points[:, :2] <= box[2:])).all(axis=1)
+    same_points(read(copc[0], Window(box)), points[inside])
+    decoded = sum(len(piece) for piece in decoder.nodes(copc[0], None, box, None))
+    assert inside.sum() <= decoded < 0.6 * len(points)
+
+
+def test_a_level_holds_the_points_of_the_nodes_down_to_it(copc: tuple[Path, dict]) -> None:
+    path, nodes = copc
+    half = SIDE / 2.0 + 0.5
+    for depth in range(3):
+        spacing = 1.01 * 2.0 * half / 32.0 / 2**depth
+        expected = np.concatenate([own for key, own in nodes.items() if key[0] <= depth])
+        same_points(read(path, Window(None, spacing)), expected)
+
+
+def test_a_window_of_other_files_is_cut_out(points: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "points.npz", xyz=points)
+    box = (1010.0, 1010.0, 1020.0, 1030.0)
+    inside = ((points[:, :2] >= box[:2]) & (points[:, :2] <= box[2:])).all(axis=1)
+    same_points(read(tmp_path / "points.npz", Window(box)), points[inside])
+
+
+def test_a_node_that_can_not_hold_its_points_is_refused(copc: tuple[Path, dict], tmp_path: Path) -> None:
+    data = bytearray(copc[0].read_bytes())
+    data[-4:] = (2_000_000_000).to_bytes(4, "little")  # points of the last node
+    (tmp_path / "bad.copc.laz").write_bytes(data)
+    with pytest.raises(
+        PointFileError, match=r"bad\.copc\.laz: cannot be read: a node says 2,000,000,000 points"
+    ):
+        read(tmp_path / "bad.copc.laz", Window((1000.0, 1000.0, 1064.0, 1064.0)))
