@@ -36,8 +36,10 @@ OTHER = "sys_platform != 'linux' or platform_machine != 'x86_64'"
 EXTRAS = {
     "open3d": [f"open3d-cpu>=0.19; {X86_LINUX}", f"open3d>=0.19; {OTHER}"],
     "lidar": ["small-gicp>=1.0"],
+    "lidar_inertial": ["rko-lio>=0.4", "small-gicp>=1.0"],
     "gps": ["pyproj>=3.6"],
     "survey": ["dask>=2024.8", "distributed>=2024.8"],
+    "e57": ["pye57>=0.4"],
     "graph": ["gtsam>=4.3"],
     "viewer": ["rerun-sdk>=0.20"],
     "docs": requirements("docs.in"),

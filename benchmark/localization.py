@@ -1,8 +1,10 @@
 """Localisation in a saved run: way to the first fix, wrong fixes off the map, error while tracking.
 
-    python benchmark/localization.py davos --starts 200 --off 2000
+    python benchmark/localization.py davos --starts 200 --off 2000 --folder results
     python benchmark/localization.py blanca --starts 20 --off 20
     python benchmark/localization.py nclt
+
+With `--folder`, map and results are kept there, and the same call goes on where the last one was interrupted.
 
 davos: the Alps at rover size (10 m cells shrunk to 0.2 m, slopes halved), a map of lanes on one half of it, starts on
 that half and on the other, which the map does not show. blanca: the map is driven over flight line 1, the starts over
@@ -16,13 +18,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from closure_terrain import data_folder
+from kept_results import KeptResults, kept_folder, make_once, share_text
 from localization_drives import Array, Drive, lanes, rover_relief, save_run, wander
 from scipy.interpolate import LinearNDInterpolator
 
@@ -37,6 +41,7 @@ from gpgmap_ros.slam.session import Session
 from gpgmap_ros.slam.work_queue import InlineExecutor
 
 WAY = 30.0  # metres of a start
+TRUTH = "truth.npz"
 ROVER = {
     "submap.size": 16.0, "submap.max_distance": 8.0, "submap.resolution": 0.2, "submap.length_scale": 0.6,
     "mapping.resolution": 0.2, "mapping.size_x": 12.0, "mapping.size_y": 12.0, "filter.max_range": 8.0,
@@ -102,7 +107,15 @@ class Map:
 
     def __init__(self, place: Place, folder: Path) -> None:
         way = lanes(place.mapped, place.low, place.high, place.spacing, place.step)
-        self.truth, drift = save_run(folder, Drive(place.mapped, way, 1, lidar=place.lidar), place.config)
+
+        def drive(part: Path) -> None:
+            truth, drift = save_run(part, Drive(place.mapped, way, 1, lidar=place.lidar), place.config)
+            np.savez(part / TRUTH, ids=list(truth), poses=list(truth.values()), drift=drift)
+
+        make_once(folder, drive)
+        with np.load(folder / TRUTH) as kept:
+            self.truth = dict(zip(kept["ids"].tolist(), kept["poses"], strict=True))
+            drift = float(kept["drift"])
         self.session = Session.load(folder)
         self.poses = self.session.poses
         closures = sum(closure.accepted for closure in self.session.closer.closures)
@@ -118,15 +131,23 @@ class Map:
 
 @dataclass
 class Outcome:
-    """Of one start. first_fix: metres, None where there was none; errors: (N, 3) metres, degrees, and NEES over 3"""
+    """Of one start. first_fix: metres, None where there was none; errors: (N, 3) metres, degrees, and NEES over 3;
+    seconds: of CPU; reason: of the last status"""
 
     first_fix: float | None
     errors: Array
     fixes: int
+    seconds: float
+    reason: str
+
+    @classmethod
+    def of(cls, kept: dict[str, Any]) -> Outcome:
+        return cls(**(kept | {"errors": np.array(kept["errors"]).reshape(-1, 3)}))
 
 
-def start(place: Place, map_: Map, off: bool, seed: int) -> Outcome:
-    """Drive from a random start without a guess."""
+def start(place: Place, map_: Map, off: bool, seed: int) -> dict[str, object]:
+    """Drive from a random start without a guess: an Outcome, and seconds of CPU."""
+    began = time.process_time()
     rng = np.random.default_rng([seed, off])
     corners = (place.off_low, place.off_high) if off else (place.low, place.high)
     way = wander(place.driven, *corners, WAY, place.step, rng)
@@ -146,37 +167,50 @@ def start(place: Place, map_: Map, off: bool, seed: int) -> Outcome:
             nees = float(error @ np.linalg.solve(found.covariance[:3, :3], error)) / 3.0
             errors.append([float(np.linalg.norm(error)), turn, nees])
     localizer = localization.localizer
-    return Outcome(localizer.first_fix, np.array(errors).reshape(-1, 3), localizer.fixes)
+    seconds = time.process_time() - began
+    return {
+        "first_fix": localizer.first_fix, "errors": errors, "fixes": localizer.fixes, "seconds": seconds,
+        "reason": localizer.reason,
+    }  # fmt: skip
 
 
 def fail(error: Exception) -> None:
     raise error
 
 
-def report(place: Place, map_: Map, starts: int, off: int) -> None:
+def report(place: Place, map_: Map, starts: int, off: int, kept: KeptResults) -> None:
     limit = 3.0 * place.config.submap.resolution
-    began = time.process_time()
-    found = [start(place, map_, False, seed) for seed in range(starts)]
+    found = []
+    for seed in range(starts):
+        made = partial(start, place, map_, False, seed)
+        found.append(Outcome.of(kept.get(f"start {seed}", made)))
     if found:
         ways = np.array([item.first_fix if item.first_fix is not None else np.inf for item in found])
         errors = np.concatenate([item.errors for item in found])
         wrong = sum(bool(len(e.errors) and (e.errors[:, :2] > [limit, 3.0]).any()) for e in found)
-        print(f"{starts} starts on the map: {np.mean(ways < WAY):.1%} fixed within {WAY:.0f} m,")
+        fixed = share_text(int(np.sum(ways < WAY)), starts)
+        print(f"{starts} starts on the map: fixed within {WAY:.0f} m: {fixed},")
         print(f"    first fix after {np.median(ways):.1f} m (median), {np.quantile(ways, 0.9):.1f} m (90 %)")
-        print(f"    wrong (beyond {limit:g} m or 3 deg) at any cloud: {wrong} of {starts}")
-        p50, p95 = np.quantile(errors[:, 0], [0.5, 0.95])
-        print(f"    tracking, {len(errors)} clouds: {p50:.3f} m median, {p95:.3f} m p95, largest")
-        print(f"    {errors[:, 0].max():.3f} m; yaw {np.quantile(errors[:, 1], 0.95):.2f} deg p95;", end=" ")
-        print(f"NEES / 3 {errors[:, 2].mean():.2f} (1 is right)")
-        print(f"    {(time.process_time() - began) / starts:.1f} s of CPU each", flush=True)
+        print(f"    wrong (beyond {limit:g} m or 3 deg) at any cloud: {share_text(wrong, starts)}")
+        p50, p95 = np.quantile(errors[:, 0], [0.5, 0.95]) if len(errors) else (np.nan, np.nan)
+        largest = errors[:, 0].max(initial=0.0)
+        print(
+            f"    tracking, {len(errors)} clouds: {p50:.3f} m median, {p95:.3f} m p95, largest {largest:.3f} m;"
+        )
+        if len(errors):
+            print(f"    yaw {np.quantile(errors[:, 1], 0.95):.2f} deg p95;", end=" ")
+            print(f"NEES / 3 {errors[:, 2].mean():.2f} (1 is right)")
+        print(f"    {np.mean([item.seconds for item in found]):.1f} s of CPU each", flush=True)
+    placed = 0
     for done in range(off):
-        outcome = start(place, map_, True, 10_000 + done)
+        outcome = Outcome.of(kept.get(f"off {done}", partial(start, place, map_, True, 10_000 + done)))
         if outcome.first_fix is not None:
+            placed += 1
             print(
                 f"    WRONG: start {done} off the map was placed after {outcome.first_fix:.1f} m", flush=True
             )
         if done + 1 == off or (done + 1) % 50 == 0:
-            print(f"{done + 1} starts off the map", flush=True)
+            print(f"{done + 1} starts off the map, placed: {share_text(placed, done + 1)}", flush=True)
 
 
 def main() -> int:
@@ -186,19 +220,21 @@ def main() -> int:
     parser.add_argument("ground", choices=("davos", "blanca", "nclt"))
     parser.add_argument("--starts", type=int, default=200)
     parser.add_argument("--off", type=int, default=2000)
+    parser.add_argument("--folder", type=Path, help="where the map and the results are kept")
     args = parser.parse_args()
     folder = data_folder()
     if folder is None:
         print("skipped: no data folder; set GPGMAP_DATA")
         return 0
-    with tempfile.TemporaryDirectory() as scratch:
+    with kept_folder(args.folder) as kept:
         if args.ground == "nclt":
             from localization_nclt import report_nclt
 
-            report_nclt(folder / "bag_nclt_loop", Path(scratch))
+            report_nclt(folder / "bag_nclt_loop", kept)
             return 0
         place = davos(folder) if args.ground == "davos" else blanca(folder)
-        report(place, Map(place, Path(scratch)), args.starts, args.off)
+        map_ = Map(place, kept / f"map_{args.ground}")
+        report(place, map_, args.starts, args.off, KeptResults(kept / f"starts_{args.ground}.jsonl"))
     return 0
 
 

@@ -7,14 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kept_results import make_once
+
 
 def report_nclt(bag: Path, scratch: Path) -> None:
     """The robot leaves the mapped half at once, and comes back to where it began only at the end of the loop."""
     half = "150"
-    gpgmap("replay", str(bag), "--to", half, "--out", str(scratch / "first"))
-    found = gpgmap(
-        "localize", str(bag), "--from", half, "--in", str(scratch / "first"), "--out", str(scratch / "second")
-    )
+    first, second = scratch / "first", scratch / "second"
+    make_once(first, lambda part: gpgmap("replay", str(bag), "--to", half, "--overwrite", "--out", str(part)))
+    arguments = ("--from", half, "--in", str(first), "--overwrite", "--out", str(second))
+    found = gpgmap("localize", str(bag), *arguments)
     (drive,) = found["drives"]
     print(f"second half: {drive['way_m']:.0f} m, {found['clouds']['used']} clouds")
     print(f"first fix after {drive['first_fix_m']} m; statuses {found['statuses']}; {found['fixes']} fixes")

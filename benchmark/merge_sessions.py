@@ -1,6 +1,8 @@
 """Five sessions over one place, merged: error of all trajectories in one frame, against that of one session alone.
 
-    python benchmark/merge_sessions.py [--sessions 5]
+    python benchmark/merge_sessions.py [--sessions 5] [--folder results]
+
+With `--folder`, the sessions are kept there, and the same call goes on where the last one was interrupted.
 
 The ground is that of benchmark/localization.py davos; each session drives lanes of its own with its own drift. The
 absolute trajectory error (ATE) is the root mean square of horizontal distances after one rigid alignment: of each
@@ -11,14 +13,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from closure_terrain import data_folder
+from kept_results import KeptResults, kept_folder, make_once
 from localization import davos
 from localization_drives import SECOND, Array, Drive, lanes, save_run
 
+from gpgmap_ros.config import Config
 from gpgmap_ros.slam import Session, merge
 
 
@@ -30,11 +34,19 @@ def ate(found: Array, truth: Array) -> float:
     return float(np.sqrt(np.mean(np.sum((a @ (U @ D @ Vt) - b) ** 2, axis=1))))
 
 
+def save_session(run: Path, drive: Drive, config: Config) -> float:
+    """Map a drive; the largest error of its odometry, metres."""
+    worst = []
+    make_once(run, lambda part: worst.append(save_run(part, drive, config)[1]))
+    return worst[0] if worst else float("nan")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sessions", type=int, default=5)
+    parser.add_argument("--folder", type=Path, help="where the sessions are kept")
     args = parser.parse_args()
     folder = data_folder()
     if folder is None:
@@ -43,14 +55,14 @@ def main() -> int:
     place = davos(folder)
     truths: list[dict[int, Array]] = []
     alone, drifts = [], []
-    with tempfile.TemporaryDirectory() as scratch:
-        runs = [Path(scratch) / f"session_{number}" for number in range(args.sessions)]
+    with kept_folder(args.folder) as kept:
+        drift_of = KeptResults(kept / "drifts.jsonl")
+        runs = [kept / f"session_{number}" for number in range(args.sessions)]
         for number, run in enumerate(runs):
-            run.mkdir()
             corner = place.low + np.array([2.0, 3.0]) * number
             way = lanes(place.mapped, corner, corner + np.array([24.0, 30.0]), 8.0, place.step)
             drive = Drive(place.mapped, way, 50 + number, lidar=place.lidar)
-            drifts.append(save_run(run, drive, place.config)[1])
+            drifts.append(drift_of.get(run.name, partial(save_session, run, drive, place.config)))
             truths.append({drive.start + k * SECOND: T[:2, 3] for k, T in enumerate(way)})
             session = Session.load(run)
             stamps, poses = session.closer.recorded()

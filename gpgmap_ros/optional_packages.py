@@ -6,13 +6,14 @@ PURPOSES = {
     "rosbags": "to read and write recordings",
     "apsw": "to read recordings",
     "small_gicp": "for LiDAR odometry (pose_source: lidar)",
+    "rko_lio": "for LiDAR-inertial odometry (pose_source: lidar_inertial, the extra `lidar_inertial`)",
     "pyproj": "to georeference maps by GPS",
     "dask": "for surveys on several processes or machines (the extra `survey`)",
     "distributed": "for surveys on several processes or machines (the extra `survey`)",
 }
 """Top-level module, and what it is needed for. laspy, gtsam and rerun are not here: their one importer names them."""
 
-DISTRIBUTIONS = {"apsw": "rosbags", "dask": "distributed"}
+DISTRIBUTIONS = {"apsw": "rosbags", "rko_lio": "rko-lio", "dask": "distributed"}
 """Where the package that brings a module has another name."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,11 @@ os.environ["ROS_PYTHON_CHECK_FIELDS"] = "1"
 # As the Makefile does, for whoever calls pytest directly: nothing is left outside the project folder.
 for name, folder in (("MPLCONFIGDIR", "matplotlib"), ("ROS_LOG_DIR", "ros"), ("COLCON_HOME", "colcon")):
     os.environ.setdefault(name, str(ROOT / ".cache" / folder))
+# Some hundred processes are started: with this set, each would compile all modules of the package again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# A shell that runs the tests in the background lets them ignore Ctrl-C; whatever they start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

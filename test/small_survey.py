@@ -13,7 +13,13 @@ from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.survey import Outliers, PartialSums, SurveyModel, Trend
 from gpgmap_ros.mapping.survey_noise import estimate_survey_noise
 from gpgmap_ros.mapping.survey_parts import PartIndex, places_by_tile, write_part
-from gpgmap_ros.mapping.survey_window import find_outliers, solve_window, survey_grid, without_tiles
+from gpgmap_ros.mapping.survey_window import (
+    find_outliers,
+    load_tiles,
+    solve_window,
+    survey_grid,
+    without_tiles,
+)
 
 WORKERS = Workers(1)
 
@@ -51,5 +57,5 @@ class SmallSurvey:
 
     def window(self, rows: slice, columns: slice) -> GPGMap | None:
         level = estimate_survey_noise(self.model, self.parts, WORKERS)
-        places = places_by_tile(self.parts)
-        return solve_window(self.model, self.grid, rows, columns, places, level, WORKERS)
+        tiles = load_tiles(self.model, self.grid, rows, columns, places_by_tile(self.parts), WORKERS)
+        return solve_window(self.model, self.grid, rows, columns, tiles, level)

@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fast_mapping import FAST
 
 from gpgmap_ros.apps.survey_files import SurveyRequest, prepare
-from gpgmap_ros.apps.survey_run import SurveyJob, resume_plan, run_survey
+from gpgmap_ros.apps.survey_job import SurveyJob
+from gpgmap_ros.apps.survey_run import resume_plan, run_survey
 from gpgmap_ros.apps.survey_runner import LocalRunner, Runner
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.run_folder import RunFolder
 
 SETTINGS = {
-    "mapping.kernel": "rbf", "mapping.learn_noise": False, "mapping.resolution": 1.0, "mapping.length_scale": 3.0,
+    **FAST, "mapping.resolution": 1.0, "mapping.length_scale": 3.0,
 }  # fmt: skip
-"""The kernel that is solved fastest. Windows of 256 cells at the least: the files below make two of them."""
+"""Windows of 256 cells at the least: the files below make two of them."""
 MEMORY = 600 << 20
 
 

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.interpreter import module_command
 from gpgmap_ros.slam.closure_messages import GlobalMap, MakeGlobalMap
 from gpgmap_ros.slam.closure_process import ClosureProcess
 
-TIMEOUT = 120.0
 MODULES = ("scipy", "numpy", "yaml", "numba", "pickle", "json", "rclpy", "gpgmap_ros_extra")
 
 
@@ -43,7 +43,7 @@ def test_the_process_of_the_closures_runs_no_foreign_module(trap: Path) -> None:
     answers: queue.SimpleQueue[object] = queue.SimpleQueue()
     process = ClosureProcess(Config(), None, answers.put)
     process.ask(MakeGlobalMap())
-    answer = answers.get(timeout=TIMEOUT)
+    answer = answers.get(timeout=PATIENCE)
     process.close()
     assert isinstance(answer, GlobalMap), answer
     assert not trap.exists()
@@ -52,7 +52,7 @@ def test_the_process_of_the_closures_runs_no_foreign_module(trap: Path) -> None:
 def test_a_module_is_run_with_its_arguments_and_nothing_else(trap: Path) -> None:
     command = module_command("gpgmap_ros.cli", "config", "--set", "map_frame=world")
     assert os.path.isabs(command[0])
-    result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert result.returncode == 0, result.stderr
     assert "map_frame: world" in result.stdout
     assert not trap.exists()
@@ -61,7 +61,7 @@ def test_a_module_is_run_with_its_arguments_and_nothing_else(trap: Path) -> None
 def test_the_recorder_of_the_demo_runs_no_foreign_module(trap: Path) -> None:
     pytest.importorskip("rclpy")
     command = module_command("gpgmap_ros.nodes.map_recorder", "--help")
-    result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert result.returncode == 0, result.stderr
     assert not trap.exists()
 
@@ -70,7 +70,7 @@ def test_the_recorder_of_the_demo_runs_no_foreign_module(trap: Path) -> None:
 def test_the_command_line_runs_no_foreign_module(trap: Path, executables: Path, name: str) -> None:
     command = [sys.executable, "-m", "gpgmap_ros.cli"] if name == "python -m" else [str(executables / name)]
     result = subprocess.run(
-        [*command, "config"], capture_output=True, text=True, timeout=TIMEOUT, check=False
+        [*command, "config"], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert result.returncode == 0, result.stderr
     assert "ros__parameters" in result.stdout

@@ -15,8 +15,9 @@ from limits import PATIENCE
 from gpgmap_ros.processes import Child, ProcessFailed, free_domain_id
 
 
-def child(tmp_path: Path, code: str) -> Child:
-    return Child("it", [sys.executable, "-c", code], dict(os.environ, PYTHONUNBUFFERED="1"), tmp_path / "log")
+def child(tmp_path: Path, code: str, **variables: str) -> Child:
+    environment = dict(os.environ, PYTHONUNBUFFERED="1", **variables)
+    return Child("it", [sys.executable, "-c", code], environment, tmp_path / "log")
 
 
 def test_json_lines_are_events_and_the_rest_is_the_log(tmp_path: Path) -> None:
@@ -75,12 +76,13 @@ from gpgmap_ros.processes import free_domain_id
 print('{"domain": %d}' % free_domain_id())
 time.sleep(60)
 """
-    first, second = child(tmp_path, code), child(tmp_path, code)
+    alone = {"TMPDIR": str(tmp_path)}  # where the locks are: other tests take domains too
+    first, second = child(tmp_path, code, **alone), child(tmp_path, code, **alone)
     domains = [process.next_event(PATIENCE)["domain"] for process in (first, second)]
     assert domains[0] != domains[1]
     first.signal(signal.SIGKILL)
     first.wait(PATIENCE)
-    third = child(tmp_path, code)
+    third = child(tmp_path, code, **alone)
     assert third.next_event(PATIENCE)["domain"] == domains[0], "the lock went with its owner"
     assert free_domain_id() != free_domain_id()
     for process in (second, third):

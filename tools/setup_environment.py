@@ -40,7 +40,7 @@ sys.path.remove(str(ROOT))
 CACHE = ROOT / ".cache"
 LOG = CACHE / "setup.log"
 REQUIREMENTS = ROOT / "requirements"
-INTERFACES = ("tf2_msgs", "grid_map_msgs")
+INTERFACES = ("tf2_msgs", "grid_map_msgs", "livox_ros_driver2")
 
 GLIBC = (2, 28)  # what the wheels are built for (manylinux_2_28)
 
@@ -161,7 +161,7 @@ def check_compiler() -> None:
     missing = [name for name in ("gcc", "g++") if not shutil.which(name)]
     if missing:
         raise SetupError(
-            f"no C/C++ compiler: {' and '.join(missing)} not found (needed to build tf2_msgs and grid_map_msgs)",
+            f"no C/C++ compiler: {' and '.join(missing)} not found (needed to build {', '.join(INTERFACES)})",
             "sudo apt install gcc g++",
         )
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"

@@ -60,6 +60,9 @@ def add_source(parser: argparse.ArgumentParser) -> Any:
         "--lidar", action="store_true", help="poses by registering the clouds (LiDAR odometry)"
     )
     poses.add_argument(
+        "--lidar-inertial", action="store_true", help="poses by rko-lio from the clouds and the IMU"
+    )
+    poses.add_argument(
         "--poses", type=Path, metavar="FILE", help="poses from a trajectory file: TUM, KITTI or EuRoC (CSV)"
     )
     poses.add_argument("--still", action="store_true", help="no poses: the sensor stands still")
@@ -90,6 +93,7 @@ def topic_request_from(arguments: argparse.Namespace) -> Any:
         odometry=arguments.odom,
         tf=arguments.tf,
         lidar=arguments.lidar,
+        lidar_inertial=arguments.lidar_inertial,
         still=arguments.still,
         poses=poses,
         map_frame=arguments.map_frame,
@@ -146,13 +150,13 @@ def changes_from(texts: list[str]) -> dict[str, Any]:
 
 OWNER = ("gpgmap", "name another folder with --out")
 _OWNED: list[FolderLock] = []
-"""Until the process ends."""
+"""Until `release_folders`, or the end of the process."""
 MARK = "run.json"
 """The file by which a folder is known to be ours."""
 
 
 def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
-    """A new, empty folder that this process owns: the one asked for, or `name`.
+    """A new, empty folder that this process owns until `release_folders`: the one asked for, or `name`.
 
     With a number behind the name where that exists and must not be replaced.
     """
@@ -172,6 +176,12 @@ def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
             shutil.rmtree(wanted)
     _OWNED.append(FolderLock(wanted, *OWNER))
     return wanted
+
+
+def release_folders() -> None:
+    """Give free what `output_folder` and `unfinished_folder` took: the command has ended, the process need not."""
+    while _OWNED:
+        _OWNED.pop().release()
 
 
 def unfinished_folder(wanted: Path) -> Path:

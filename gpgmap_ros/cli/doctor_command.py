@@ -45,12 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from gpgmap_ros.apps.doctor import changed_settings, installation, recording_findings
+    from gpgmap_ros.apps.installation import changed_settings, installation
     from gpgmap_ros.diagnostics import WRONG, Finding
 
     config = config_from(arguments)
     found: list[Finding] = [*installation(), *changed_settings(config)]
     if arguments.bags:
+        from gpgmap_ros.apps.doctor import recording_findings
+
         found.extend(recording_findings(arguments.bags, topic_request_from(arguments), config))
     if arguments.live:
         try:

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from gpgmap_ros.apps.localize import localization_config
     from gpgmap_ros.apps.sessions import Session
-    from gpgmap_ros.apps.topic_selection import TopicSelectionError, select_topics
+    from gpgmap_ros.apps.topic_selection import TopicSelectionError, configured_source, select_topics
     from gpgmap_ros.config import with_settings
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         limits = window(recording.start, recording.end, arguments.start, arguments.stop)
         name = arguments.bags[0].resolve().name.split(".")[0]
         folder = RunFolder(output_folder(arguments.out, f"{name}_localized", arguments.overwrite))
-        source = choice.pose_source if choice.pose_source in ("tf", "lidar") else "odometry"
+        source = configured_source(choice.pose_source)
         config = with_settings(
             config,
             {"pose_source": source, "map_frame": choice.map_frame, "base_frame": choice.base_frame,

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from gpgmap_ros import __version__
-from gpgmap_ros.cli.common import Interrupted, UsageError
+from gpgmap_ros.cli.common import Interrupted, UsageError, release_folders
+from gpgmap_ros.cli.own_output import claim_standard_output
 from gpgmap_ros.compilation import compilation_told, say_in_terminal
 from gpgmap_ros.optional_packages import explain_missing
 
@@ -114,7 +115,19 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
+def end_now(code: int) -> NoReturn:
+    """End this process; all that a command has begun is closed by then.
+
+    A signal that comes while a pool starts a thread leaves that unknown to it, and the interpreter would wait for the
+    thread for ever.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def main(argv: list[str] | None = None) -> int:
+    own_process = argv is None
     argv = sys.argv[1:] if argv is None else argv
     if not argv:  # a stranger: show what there is
         build_parser("").print_help(sys.stderr)
@@ -123,6 +136,8 @@ def main(argv: list[str] | None = None) -> int:
     known = {command.name for command in COMMANDS}
     arguments = build_parser(named if named in known else "").parse_args(argv)
     who = f"gpgmap {arguments.command}"
+    if own_process and getattr(arguments, "json", False):
+        claim_standard_output()
     try:
         with compilation_told(say_in_terminal):
             code = arguments.run(arguments)
@@ -130,6 +145,9 @@ def main(argv: list[str] | None = None) -> int:
         return code or DONE
     except (KeyboardInterrupt, Interrupted) as error:
         print(f"{who}: interrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
+        if own_process:
+            release_folders()
+            end_now(INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:
         # whoever read our output has had enough, as in `gpgmap config | head`
@@ -151,6 +169,8 @@ def main(argv: list[str] | None = None) -> int:
         kind = type(error).__name__
         print(f"{who}: {kind}: {one_line(error)} (-v shows where; please report it)", file=sys.stderr)
         return FAILED
+    finally:
+        release_folders()
 
 
 def one_line(error: BaseException) -> str:

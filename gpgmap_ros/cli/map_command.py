@@ -25,8 +25,13 @@ from gpgmap_ros.progress import ProgressBar
 
 if TYPE_CHECKING:
     from gpgmap_ros.apps.survey_files import SurveyRequest
+    from gpgmap_ros.io.points import Window
 
 MIN_MEMORY = 400
+OBJECT_WIDTH, LEAST_WIDTH, MOST_WIDTH = 20.0, 0.1, 500.0
+"""Metres: of the widest object that is told from ground, unless given, and the limits of what may be given."""
+NOISE_CLASSES = (7, 18)
+"""Of LAS: low and high noise."""
 
 DESCRIPTION = """Map point cloud files: LAS, LAZ, PLY, PCD, XYZ (text) and NPZ (xyz or x, y, z; offset; epsg), any
 number and any size.
@@ -38,6 +43,7 @@ sample unless you set them. Of classified LAS files the ground points are used."
 EXAMPLES = """examples:
   gpgmap map survey.laz
   gpgmap map tiles/*.las --set mapping.resolution=0.5 --out survey
+  gpgmap map unclassified.laz --ground
   gpgmap map scan.ply --crs EPSG:25832 --json
   gpgmap map county/*.laz --scheduler tcp://head:8786 --out county
   gpgmap map county/*.laz --scheduler tcp://head:8786 --out county --resume
@@ -55,6 +61,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="classes",
         metavar="N,N",
         help="LAS classes to use, or 'all' (default: 2, ground, where there is any)",
+    )
+    parser.add_argument(
+        "--ground",
+        action="store_true",
+        help="find the ground among points of everything: buildings, trees, wires and stray points are left out; of"
+        " LAS files all classes but noise are read",
+    )
+    parser.add_argument(
+        "--object-width",
+        type=float,
+        metavar="METRES",
+        help=f"of the widest building or tree, with --ground (default: {OBJECT_WIDTH:g})",
+    )
+    parser.add_argument(
+        "--bounds",
+        metavar="X,Y,X,Y",
+        help="only the points in this box: smallest x and y, largest x and y; of COPC files only what is there is read",
+    )
+    parser.add_argument(
+        "--spacing",
+        type=float,
+        metavar="METRES",
+        help="of COPC files only the levels with points this far apart or farther",
     )
     parser.add_argument(
         "--memory",
@@ -94,7 +123,8 @@ def run(arguments: argparse.Namespace) -> None:
     begin = time.monotonic()
     from gpgmap_ros.apps.survey_cluster import choose_scheduler, open_runner
     from gpgmap_ros.apps.survey_files import MixedSystemsError, prepare
-    from gpgmap_ros.apps.survey_run import SurveyJob, resume_plan, run_survey
+    from gpgmap_ros.apps.survey_job import SurveyJob
+    from gpgmap_ros.apps.survey_run import resume_plan, run_survey
     from gpgmap_ros.apps.survey_runner import prepare_process
     from gpgmap_ros.io.points import check_kind
     from gpgmap_ros.io.run_folder import RunFolder
@@ -146,10 +176,13 @@ def request_from(arguments: argparse.Namespace) -> SurveyRequest:
         )
     if arguments.resume and (arguments.out is None or arguments.overwrite):
         raise UsageError("--resume needs --out with the folder of the unfinished run, and no --overwrite")
+    width = object_width_from(arguments.ground, arguments.object_width)
+    if width and classes is None:
+        classes = tuple(number for number in range(256) if number not in NOISE_CLASSES)
     check_output(arguments.out)
     return SurveyRequest(
         tuple(arguments.files), config, frozenset(given), epsg, classes, arguments.keep_outliers,
-        arguments.bad_files == "leave-out",
+        arguments.bad_files == "leave-out", width, window_from(arguments.bounds, arguments.spacing),
     )  # fmt: skip
 
 
@@ -159,6 +192,7 @@ def result_rows(summary: dict[str, Any], report: Path) -> list[tuple[str, str]]:
     rows, columns = map_["cells"]
     return [
         ("points", f"{points['used']:,} at {points['per_second'] / 1e6:.1f} million/s"),
+        *([("not ground", f"{points['objects']:,} points left out")] if points["objects"] else []),
         ("map", f"{map_['known_m2']:,.0f} m2 known, {columns} x {rows} cells of {map_['resolution_m']:g} m"),
         ("coordinates", summary["crs"] or "no coordinate system given; set one with --crs"),
         ("memory", f"{summary['largest_memory_mb']:.0f} MB at most"),
@@ -167,6 +201,31 @@ def result_rows(summary: dict[str, Any], report: Path) -> list[tuple[str, str]]:
         *(("left out", text) for text in summary["missing"]),
         ("report", str(report)),
     ]
+
+
+def object_width_from(ground: bool, width: float | None) -> float:
+    """Metres; 0 where no ground is to be found."""
+    if not ground and width is not None:
+        raise UsageError("--object-width is for --ground: give both")
+    if width is not None and not LEAST_WIDTH <= width <= MOST_WIDTH:
+        raise UsageError(f"--object-width {width:g}: expected {LEAST_WIDTH:g} to {MOST_WIDTH:g} m")
+    return (width or OBJECT_WIDTH) if ground else 0.0
+
+
+def window_from(bounds: str | None, spacing: float | None) -> Window:
+    from gpgmap_ros.io.points import Window
+
+    if spacing is not None and not 0.0 < spacing < float("inf"):
+        raise UsageError(f"--spacing {spacing:g}: expected a distance in metres")
+    if bounds is None:
+        return Window(None, spacing)
+    try:
+        west, south, east, north = (float(part) for part in bounds.split(","))
+    except ValueError:
+        raise UsageError(f"--bounds {bounds}: expected four numbers, as in 4000,2000,5000,2500") from None
+    if not (west < east and south < north):
+        raise UsageError(f"--bounds {bounds}: the smallest x and y come first, then the largest")
+    return Window((west, south, east, north), spacing)
 
 
 def epsg_from(text: str | None) -> int:

@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     config = config_from(arguments)
     from gpgmap_ros.apps.cell_size import fit_cell_size
-    from gpgmap_ros.apps.topic_selection import TopicSelectionError, select_topics
+    from gpgmap_ros.apps.topic_selection import TopicSelectionError, configured_source, select_topics
     from gpgmap_ros.config import with_settings
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         config = with_settings(
             config,
             {
-                "pose_source": choice.pose_source if choice.pose_source in ("tf", "lidar") else "odometry",
+                "pose_source": configured_source(choice.pose_source),
                 "map_frame": choice.map_frame,
                 "base_frame": choice.base_frame,
                 "points_topics": [choice.topic],

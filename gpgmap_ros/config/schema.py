@@ -72,6 +72,7 @@ def check_value(name: str, value: Any, default: Value, metadata: Mapping[str, An
     if (
         kind is tuple
         and isinstance(value, tuple)
+        and value != default
         and not all(isinstance(item, str) and item for item in value)
     ):
         raise ConfigError(f"{name}: expected a list of names, got {list(value)!r}")

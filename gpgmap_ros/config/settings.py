@@ -80,6 +80,13 @@ class MappingConfig(Checked):
         high=10.0,
         dynamic=True,
     )
+    variance_lag: float = setting(
+        0.1,
+        "share by which the information about a part of the map may grow before its variances are solved again; "
+        "heights and slopes always are; matern kernels only",
+        low=0.0,
+        high=0.9,
+    )
     known_variance_ratio: float = setting(
         0.25,
         "a cell is known where its variance is below this share of the prior variance",
@@ -244,7 +251,7 @@ class GateConfig(Checked):
     )
     refresh_period: float = setting(
         1.0,
-        "the surface compared with is at most this old, in time of the data",
+        "the surface compared with is at most this old, in time of the data; each map that goes out renews it",
         "s",
         0.0,
         3600.0,
@@ -459,7 +466,7 @@ class DriveConfig(Checked):
 
 @dataclass(frozen=True)
 class LidarConfig(Checked):
-    """LiDAR odometry, where `pose_source` is `lidar`."""
+    """LiDAR odometry, where `pose_source` is `lidar` or `lidar_inertial`."""
 
     group: ClassVar[str] = "lidar."
 
@@ -532,8 +539,9 @@ class Config(Checked):
 
     pose_source: str = setting(
         "tf",
-        "where the sensor's pose comes from: /tf, the topic `odometry`, or lidar: clouds are registered to each other",
-        choices=("tf", "odometry", "lidar"),
+        "where the sensor's pose comes from: /tf, the topic `odometry`, lidar: clouds are registered to each other, or"
+        " lidar_inertial: by rko-lio, with the topic `imu`",
+        choices=("tf", "odometry", "lidar", "lidar_inertial"),
     )
     deskew: bool = setting(
         True,
@@ -548,6 +556,11 @@ class Config(Checked):
     autostart: bool = setting(True, "configure and activate at start; else wait for lifecycle transitions")
     map_folder: str = setting(
         "", "folder for saved maps and finished submaps, the only one written to (empty: nothing is saved)"
+    )
+    submaps: tuple[str, ...] = setting(
+        ("",),
+        "topics `submap` of other robots' mapping nodes, as in [/robot_b/mapping_node/submap]: their submaps are"
+        " compared with this robot's, and joined to its map ('': of none)",
     )
     map_name: str = setting("map", "name of the file for save_map and load_map", dynamic=True)
     transform_timeout: float = setting(
@@ -591,10 +604,19 @@ class Config(Checked):
                 "let map_frame be the frame of the odometry, as in 'odom'"
             )
         self._check_localization()
-        if self.lidar.publish_tf and self.pose_source != "lidar":
+        if any(self.submaps) and not (self.submap.enabled and self.closure.enabled):
             raise ConfigError(
-                f"lidar.publish_tf needs pose_source 'lidar', and it is '{self.pose_source}': these poses are on the"
-                " robot's topics already"
+                "submaps names other robots: their submaps are joined by loop closures, so submap.enabled and"
+                " closure.enabled must be true"
+            )
+        if self.pose_source == "lidar_inertial" and not self.imu.enabled:
+            raise ConfigError(
+                "pose_source 'lidar_inertial' needs the IMU: set imu.enabled, or pose_source 'lidar'"
+            )
+        if self.lidar.publish_tf and self.pose_source not in ("lidar", "lidar_inertial"):
+            raise ConfigError(
+                f"lidar.publish_tf needs pose_source 'lidar' or 'lidar_inertial', and it is '{self.pose_source}': these"
+                " poses are on the robot's topics already"
             )
         cell = max(self.submap.resolution, self.mapping.resolution)
         if self.submap.enabled and self.submap.size < cell:
@@ -617,6 +639,10 @@ class Config(Checked):
         if self.closure.publish_tf:
             raise ConfigError(
                 "closure.publish_tf and localization.map both publish the map's frame: unset one"
+            )
+        if any(self.submaps) and not wanted.update:
+            raise ConfigError(
+                "submaps of other robots are joined to a map that grows: set localization.update, or unset submaps"
             )
         if wanted.update and self.map_folder:
             raise ConfigError("localization.update writes to localization.map: leave map_folder empty")

@@ -16,7 +16,7 @@ from gpgmap_ros.share import share_file
 NODE_NAME = "/mapping_node"
 LAST_IMAGE = "gradient"
 """Of the images of one map, the one that is published last."""
-SPEED, ANIMATION_SPEED = 4.0, 2.0
+SPEED, ANIMATION_SPEED = 3.0, 2.0
 """Times real time at which the recording is played; slower where every map that arrives is a frame of an animation."""
 START_TIMEOUT = 300.0
 """Seconds for the children to start: the first start may compile, on a machine that has other work."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpgmap_ros.closure import LoopCloser, LoopClosure
+from gpgmap_ros.closure.graph.drift import Drift
 from gpgmap_ros.config import Config
 from gpgmap_ros.demo.scene import Scene
 from gpgmap_ros.geometry import Array
@@ -48,9 +49,12 @@ class Outcome:
     def stitch_corrected(self) -> GPGMap:
         """The map with the loops closed, with the variance that uncertain poses add (layer `pose_variance`)."""
         covariances = self.closer.covariances()
-        if self.closer.newest is not None:  # the last submap hangs on the newest that was compared
+        if self.closer.newest is not None:  # later submaps hang on it by odometry alone
             newest = covariances[self.closer.newest]
-            covariances = dict.fromkeys(self.corrected_poses, newest) | covariances
+            drift = Drift.from_config(self.config.closure)
+            for number in self.corrected_poses.keys() - covariances.keys():
+                way = sum(self.store.load(k).distance for k in range(self.closer.newest, number))
+                covariances[number] = newest + drift.covariance(way)
         frame = self.config.closure.frame
         return stitch(self.store, self.corrected_poses, self.config, frame, covariances=covariances)
 

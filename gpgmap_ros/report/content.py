@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gp_core.grid import Grid
+from gpgmap_ros import __version__
 from gpgmap_ros.config import Config, settings
 from gpgmap_ros.geometry import Array
-from gpgmap_ros.io.trajectory import Trajectory
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import reported_layers
 from gpgmap_ros.report.encoding import data_uri, encoded
 from gpgmap_ros.viz.pairs import pair_of, pair_pictures, residual_limit
 from gpgmap_ros.viz.rendering import STYLES, certainty, colour_table, layer_values, limits, png, transparent
+
+if TYPE_CHECKING:
+    from gpgmap_ros.io.trajectory import Trajectory
 
 MOST_CELLS = 2_500_000
 """Cells of the page's map; a larger one is shown with coarser cells, and the page says so."""
@@ -265,3 +269,9 @@ def plain(value: Any) -> str:
         if isinstance(value, bool)
         else str(value)
     )
+
+
+def describe_origin() -> str:
+    """Which version made the page, and when."""
+    now = datetime.datetime.now(datetime.UTC)
+    return f"Made by gpgmap {__version__} on {now:%Y-%m-%d %H:%M} UTC."

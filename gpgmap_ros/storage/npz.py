@@ -29,8 +29,16 @@ def write_arrays(
     path: Path, arrays: Mapping[str, NDArray[Any] | ArrayStream], compressed: bool = False
 ) -> None:
     """Replace the file at `path` atomically. OSError where the disk refuses."""
+    with atomic_write(path) as file:
+        write_arrays_to(file, arrays, compressed)
+
+
+def write_arrays_to(
+    file: IO[bytes], arrays: Mapping[str, NDArray[Any] | ArrayStream], compressed: bool = False
+) -> None:
+    """Write an NPZ. np.savez leaves the archive open where the disk refuses, which complains when it is collected."""
     kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
-    with atomic_write(path) as file, zipfile.ZipFile(file, "w", kind) as archive:
+    with zipfile.ZipFile(file, "w", kind) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}{untrusted.NPY_SUFFIX}", "w", force_zip64=True) as member:
                 if isinstance(array, np.ndarray):

@@ -18,6 +18,10 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 NPY_SUFFIX = ".npy"
+END_BYTES = 22
+"""Of the record at the end of a ZIP archive, before its comment (APPNOTE.TXT, 4.3.16)."""
+IN_ZIP64 = 0xFFFF
+"""As a count: more than these sixteen bits hold, another record has it."""
 NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -60,7 +64,23 @@ def array_sizes(archive: zipfile.ZipFile) -> dict[str, int]:
         if name in sizes:
             raise ValueError(f"it holds '{name}' twice: it is damaged")
         sizes[name] = info.file_size
+    declared = _declared_entries(archive)
+    if declared is not None and declared != len(sizes):
+        raise ValueError(
+            f"it lists {len(sizes)} arrays and declares {declared}: it is damaged; copy it again"
+        )
     return sizes
+
+
+def _declared_entries(archive: zipfile.ZipFile) -> int | None:
+    """Entries that the end of the archive counts, which zipfile does not compare; None where another record has them.
+
+    An entry whose declared comment is as long as the next entry hides that.
+    """
+    assert archive.fp is not None
+    archive.fp.seek(-(END_BYTES + len(archive.comment)), os.SEEK_END)
+    count = int.from_bytes(archive.fp.read(END_BYTES)[10:12], "little")
+    return None if count == IN_ZIP64 else count
 
 
 def read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:

@@ -29,18 +29,22 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE.parent.parent))
 
 from fuzz_mutation import damaged, damaged_inside  # noqa: E402
 from fuzz_targets import TARGETS, Target, Unsound  # noqa: E402
+from limits import PATIENCE  # noqa: E402
 
 from gpgmap_ros.closure import DatabaseError  # noqa: E402
 
 ALLOWED = (ValueError, OSError, DatabaseError)
 MOST_SECONDS, MOST_GROWTH = 10.0, 500 << 20
 """Of a processor, for one mutant; bytes of memory that it may take."""
-SILENCE = 90.0
-"""Seconds by the clock without a word from a worker, after which it counts as hanging: machines may be busy."""
+MOST_SILENT_SECONDS = 3.0 * MOST_SECONDS
+"""Of a processor without a word from a worker that reads a mutant, after which it counts as hanging."""
+SILENCE = PATIENCE
+"""The same by the clock, for one that waits; also while good files are made, which may compile first."""
 SAFETY_BYTES = 4 << 30
 
 
@@ -130,6 +134,15 @@ def resident(name: str) -> int:
     return 0
 
 
+def processor_seconds(pid: int) -> float:
+    """That a process of this machine has taken; 0 once it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 # -- a worker --------------------------------------------------------------------------------------------
 
 
@@ -180,7 +193,7 @@ class Worker:
         )  # fmt: skip
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
-        self._rest, self._heard, self._at = b"", time.monotonic(), -1
+        self._rest, self._heard, self._used, self._at = b"", time.monotonic(), 0.0, -1
 
     def poll(self) -> None:
         """Take in what the worker said; note it and go on where it died or is silent."""
@@ -193,10 +206,17 @@ class Worker:
             return
         if ended is not None:
             self._died(f"the process ended with code {ended}: {self._last_words()}")
-        elif time.monotonic() - self._heard > SILENCE:
+        elif (waited := self._silent_for()) is not None:
             self._process.kill()
             self._process.wait()
-            self._died(f"nothing came of it for {SILENCE:.0f} s")
+            self._died(f"nothing came of it for {waited}")
+
+    def _silent_for(self) -> str | None:
+        """How long the worker has said nothing, where that is too long."""
+        if time.monotonic() - self._heard > SILENCE:
+            return f"{SILENCE:.0f} s"
+        used = processor_seconds(self._process.pid) - self._used
+        return f"{used:.0f} s of a processor" if self._at >= 0 and used > MOST_SILENT_SECONDS else None
 
     def _said(self) -> bytes:
         assert self._process.stdout is not None
@@ -211,7 +231,7 @@ class Worker:
             said += part
 
     def _take(self, item: dict[str, Any]) -> None:
-        self._heard = time.monotonic()
+        self._heard, self._used = time.monotonic(), processor_seconds(self._process.pid)
         if "at" in item:
             self._at, self.read = item["at"], self.read + 1
         elif "what" in item:

@@ -12,9 +12,11 @@ from fuzz_targets import TARGETS
 
 
 def test_damaged_files_are_refused_or_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = fuzz.parsed(["--mutants", "600", "--seconds", "900", "--seed", "7"])
+    for name in ("rosbags", "laspy"):
+        pytest.importorskip(name, reason=f"{name} is not installed: not every reader is there")
+    arguments = fuzz.parsed(["--mutants", "400", "--seconds", "900", "--seed", "7"])
     problems = fuzz.campaign(arguments)
-    assert "600 mutants" in capsys.readouterr().out
+    assert "400 mutants" in capsys.readouterr().out
     assert not problems, "\n".join(fuzz.summarised(problems))
 
 

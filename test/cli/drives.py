@@ -64,6 +64,12 @@ def messages_of(frames: list[Frame]) -> list[Stamped]:
     return [replace(static, time=rest[0].time), *rest]
 
 
+def clouds_alone(frames: list[Frame], count: int = 3) -> list[Stamped]:
+    """Nothing but clouds, of a sensor that stands: LiDAR odometry follows it at once."""
+    standing = [replace(frames[0], time=index * PERIOD) for index in range(count)]
+    return [item for item in drive_messages(standing) if item.topic == POINTS_TOPIC]
+
+
 def later(frames: list[Frame], seconds: float, start: int) -> list[Frame]:
     """The same loop once more, begun at another place: the clock has gone on, the odometry has been restarted."""
     order = [*frames[start:], *frames[1 : start + 1]]

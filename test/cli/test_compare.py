@@ -5,14 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import signal
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from made_maps import SHAPE, make_errors, make_ground, make_map, mound
+from terminal import on_terminal
 
 from gpgmap_ros.cli.main import main
 from gpgmap_ros.io.geotiff import Crs
@@ -157,9 +156,8 @@ def test_kill_leaves_nothing_half_written(executables: Path, tmp_path: Path, map
         "result",
         "--overwrite",
     ]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    time.sleep(3.0)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with on_terminal(command, tmp_path) as running:
+        running.wait_for("comparing")
+    assert running.process.returncode == -signal.SIGKILL
     assert [path.name for path in tmp_path.iterdir()] == ["result"]
     assert json.loads((old / "run.json").read_text()) == {"kind": "comparison"}

@@ -36,7 +36,7 @@ submaps = []
 for filters, laps in (({}, 1.25), ({"filter.voxel_size": 0.1, "filter.lowest_surface": True}, 0.1)):
     config = with_settings(Config(), {**PARAMETERS, "gate.enabled": True, **filters})
     pipeline = MappingPipeline(config)
-    for k, step in enumerate(ReturningDrive(laps=laps)):
+    for k, step in enumerate(ReturningDrive(laps=laps, step=1.5)):
         points = step.points.astype(np.float32 if k % 3 else np.float64)
         known = {"pose_covariance": 1e-6 * np.eye(6), "T_base_sensor": mount} if k % 2 else {}
         report = pipeline.add_cloud(points, step.T_odom_robot, step.stamp, **known)

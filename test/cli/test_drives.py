@@ -157,14 +157,14 @@ def test_drives_over_other_ground_are_kept_apart(gpgmap, small, drive_bags, run_
     assert len(RunFolder(out).read_trajectory()) == drives.CLOUDS
 
 
-def test_a_jump_inside_one_recording_begins_a_drive(gpgmap, small, drive_bags, tmp_path) -> None:
+def test_a_jump_inside_one_recording_begins_a_drive(gpgmap, quick, drive_bags, tmp_path) -> None:
     jump = at(40.0, 2.0)
     frames = [
         replace(f, T_odom_base=jump @ f.T_odom_base) if k >= 12 else f
         for k, f in enumerate(drive_bags.frames)
     ]
     drives.write_ros2(tmp_path / "jump", drives.messages_of(frames))
-    summary = json.loads(gpgmap("replay", "jump", "--out", "out", "--json", *small).stdout)
+    summary = json.loads(gpgmap("replay", "jump", "--out", "out", "--json", *quick).stdout)
     assert [row["clouds"] for row in summary["drives"]] == [12, 12]
     assert summary["drives"][1]["because"].startswith("the pose jumps by")
     assert any("another drive begins: the pose jumps by" in text for text in summary["warnings"])
@@ -173,28 +173,28 @@ def test_a_jump_inside_one_recording_begins_a_drive(gpgmap, small, drive_bags, t
     )
 
 
-def test_a_clock_that_was_set_back_begins_a_drive(gpgmap, small, drive_bags, tmp_path) -> None:
+def test_a_clock_that_was_set_back_begins_a_drive(gpgmap, quick, drive_bags, tmp_path) -> None:
     """As with simulated time: the second recording was made later, and its stamps begin again."""
     again = [
         replace(item, time=item.time + 10 * 60 * SECOND) for item in drives.drive_messages(drive_bags.frames)
     ]
     drives.write_ros2(tmp_path / "again", again)
     summary = json.loads(
-        gpgmap("replay", drive_bags.sqlite, "again", "--out", "out", "--json", *small).stdout
+        gpgmap("replay", drive_bags.sqlite, "again", "--out", "out", "--json", *quick).stdout
     )
     assert [row["clouds"] for row in summary["drives"]] == [24, 24]
     assert "the stamps of the poses go back by" in summary["drives"][1]["because"]
     assert summary["clouds"]["dropped"] == {}
 
 
-def test_a_wrong_pose_is_left_out_and_said(gpgmap, small, drive_bags, tmp_path) -> None:
+def test_a_wrong_pose_is_left_out_and_said(gpgmap, quick, drive_bags, tmp_path) -> None:
     messages = list(
         drives.odometry_messages(drive_bags.frames, list(drives.drive_messages(drive_bags.frames)))
     )
     wrong = [k for k, item in enumerate(messages) if item.topic == drives.ODOMETRY][10]
     messages[wrong].message.pose.pose.position.x += 300.0
     drives.write_ros2(tmp_path / "spike", messages)
-    summary = json.loads(gpgmap("replay", "spike", "--out", "out", "--json", *small).stdout)
+    summary = json.loads(gpgmap("replay", "spike", "--out", "out", "--json", *quick).stdout)
     assert len(summary["drives"]) == 1
     assert summary["clouds"]["used"] == drives.CLOUDS
     assert any(text.startswith("1 poses agree with none") for text in summary["warnings"])

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fast_mapping import FAST, options
+from optional import require_open3d
 from scipy.ndimage import binary_erosion
 from small_survey import SmallSurvey
 
@@ -21,7 +23,7 @@ from gpgmap_ros.report.encoding import decoded
 
 rasterio = pytest.importorskip("rasterio", reason="rasterio is not installed: run `make setup-dev`")
 UTM = 32611
-SETTINGS = ["--set", "mapping.resolution=0.5", "--set", "noise.height_std=0.03"]
+SETTINGS = options({**FAST, "mapping.resolution": 0.5, "noise.height_std": 0.03})
 
 
 def truth(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -86,7 +88,7 @@ def test_every_reader_gives_the_points(kind: str, hills: np.ndarray, tmp_path: P
 
 
 def test_pcd_as_pcl_compresses_it(hills: np.ndarray, tmp_path: Path) -> None:
-    o3d = pytest.importorskip("open3d", reason="Open3D does not import here", exc_type=ImportError)
+    o3d = require_open3d()
     cloud = o3d.geometry.PointCloud(o3d.utility.Vector3dVector(hills[:3000] - hills.mean(axis=0)))
     o3d.io.write_point_cloud(str(tmp_path / "a.pcd"), cloud, compressed=True)
     read = np.concatenate(list(open_points(tmp_path / "a.pcd").pieces()))
@@ -159,13 +161,7 @@ def test_learned_noise_is_a_layer_of_the_map(gpgmap, hills: np.ndarray, tmp_path
 def test_the_relief_fades_at_the_edges_of_the_data(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
     distance = np.hypot(*(hills[:, :2] - hills[:, :2].mean(axis=0)).T)
     np.savez(tmp_path / "disc.npz", xyz=hills[distance < 15.0])
-    smooth = (
-        "--set",
-        "mapping.kernel=rbf",
-        "--set",
-        "mapping.learn_noise=false",
-    )  # bends back to its mean there
-    gpgmap("map", "disc.npz", "--out", "out", *SETTINGS, *smooth)
+    gpgmap("map", "disc.npz", "--out", "out", *SETTINGS)  # the smooth kernel bends back to its mean there
     page = (tmp_path / "out" / "report.html").read_text()
     data = json.loads(
         re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1]
@@ -273,7 +269,14 @@ def test_the_code_is_that_of_the_projected_system() -> None:
 def test_the_real_survey(gpgmap, data_folder: Path, tmp_path: Path) -> None:
     summary = json.loads(
         gpgmap(
-            "map", data_folder / "als_blanca.npz", "--out", "out", "--json", "--set", "mapping.resolution=1"
+            "map",
+            data_folder / "als_blanca.npz",
+            "--out",
+            "out",
+            "--json",
+            *SETTINGS,
+            "--set",
+            "mapping.resolution=1",
         ).stdout
     )
     assert summary["points"]["used"] == 574_092

@@ -6,20 +6,20 @@ import json
 import os
 import re
 import resource
-import select
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fast_mapping import FAST, options
 from limits import PATIENCE
+from terminal import on_terminal
 
 from gpgmap_ros.cli.common import UsageError, output_folder
 from gpgmap_ros.storage.folder_lock import LOCK_FILE
 
-SETTINGS = ["--set", "mapping.resolution=1"]
+SETTINGS = options({**FAST, "mapping.resolution": 1})
 
 
 @pytest.fixture
@@ -127,9 +127,10 @@ def test_overwrite_without_out_replaces_the_run_of_that_name(
 
 def test_a_full_disk_is_named_with_what_is_needed(executables: Path, survey: Path, tmp_path: Path) -> None:
     """Files that may not grow stand for the full disk: the same errors, wherever the tests run."""
+    settings = options({**FAST, "mapping.resolution": 0.2})
     result = subprocess.run(
-        [str(executables / "gpgmap"), "map", str(survey), "--out", "out", "--set", "mapping.resolution=0.2"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
+        [str(executables / "gpgmap"), "map", str(survey), "--out", "out", *settings],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
     )  # fmt: skip
     assert result.returncode == 1
@@ -142,20 +143,18 @@ def test_a_full_disk_is_named_with_what_is_needed(executables: Path, survey: Pat
     assert not (tmp_path / "out" / ".tiles").exists()
 
 
-def test_memory_is_held(gpgmap, tmp_path: Path) -> None:
+def test_memory_is_held(gpgmap_process, tmp_path: Path) -> None:
     """A survey whose tiles and layers are several times as large as what is allowed."""
     rng = np.random.default_rng(0)
     xy = rng.uniform(0.0, 900.0, (1_200_000, 2))
     z = 3.0 * np.sin(xy[:, 0] / 20.0)
     np.savez(tmp_path / "wide.npz", xyz=np.column_stack([xy, z]).astype(np.float32))
-    settings = [
-        "--set", "mapping.kernel=rbf", "--set", "mapping.resolution=1", "--set", "mapping.length_scale=2",
-    ]  # fmt: skip
+    settings = options({**FAST, "mapping.resolution": 1, "mapping.length_scale": 2})
     summary = json.loads(
-        gpgmap("map", "wide.npz", "--out", "out", "--json", "--memory", 560, *settings, timeout=900).stdout
+        gpgmap_process("map", "wide.npz", "--out", "out", "--json", "--memory", 560, *settings).stdout
     )
     assert summary["largest_memory_mb"] < 560
-    assert "at least 400 MB are needed" in gpgmap("map", "wide.npz", "--memory", 100, code=2).stderr
+    assert "at least 400 MB are needed" in gpgmap_process("map", "wide.npz", "--memory", 100, code=2).stderr
 
 
 def test_ctrl_c_is_heard(executables: Path, tmp_path: Path) -> None:
@@ -163,43 +162,21 @@ def test_ctrl_c_is_heard(executables: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     xyz = np.column_stack([rng.uniform(0.0, 3000.0, (200_000, 2)), np.zeros(200_000)])
     np.savez(tmp_path / "large.npz", xyz=xyz)
-    terminal, other = os.openpty()  # on a terminal the number of the window is shown when it is solved
-    process = subprocess.Popen(
-        [str(executables / "gpgmap"), "map", "large.npz", "--out", "out", "--set", "mapping.resolution=0.2",
-         "--set", "mapping.length_scale=2", "--set", "mapping.kernel=rbf"],
-        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=other,
-    )  # fmt: skip
-    os.close(other)
-    try:
-        said, deadline = "", time.monotonic() + PATIENCE
-        while not re.search(r"window \d+ of \d+", said):
-            assert process.poll() is None, said
-            assert time.monotonic() < deadline, said
-            said += read_terminal(terminal, 0.05)
-        process.send_signal(signal.SIGINT)
-        said += read_terminal(terminal, 0.0)
-        solved = last_window(said)
-        assert process.wait(timeout=PATIENCE) == 130
-        while more := read_terminal(terminal, 0.05):
-            said += more
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
+    settings = options({**FAST, "mapping.resolution": 0.2, "mapping.length_scale": 2})
+    command = [str(executables / "gpgmap"), "map", "large.npz", "--out", "out", *settings]
+    with on_terminal(command, tmp_path) as running:
+        running.wait_for(r"window \d+ of ")  # its number is shown when it is solved
+        running.process.send_signal(signal.SIGINT)
+        running.read()
+        solved = last_window(running.said)
+        assert running.end() == 130
+        while running.read(0.05):
+            pass
+    said = running.said
     assert "gpgmap map: interrupted" in said
     assert last_window(said) <= solved + 1, "the window under way may end; no other may begin"
     assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "interrupted"
     assert not (tmp_path / "out" / ".tiles").exists()
-
-
-def read_terminal(terminal: int, seconds: float) -> str:
-    """What has been written to a terminal, waiting for some time at most; nothing when the other side is closed."""
-    if not select.select([terminal], [], [], seconds)[0]:
-        return ""
-    try:
-        return os.read(terminal, 1 << 16).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def last_window(said: str) -> int:

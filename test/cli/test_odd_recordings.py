@@ -79,17 +79,17 @@ def test_names_that_are_not_in_it(gpgmap, drive_bags, tmp_path: Path, options: l
 
 
 def found_everywhere(
-    gpgmap, bag: str, small: list[str], folder: Path, status: str, subject: str = ""
+    gpgmap, bag: str, quick: list[str], folder: Path, status: str, subject: str = ""
 ) -> dict[str, Any]:
     """Of doctor's findings of a status about `bag`, the one; replay says it too, wherever it says something."""
-    told = json.loads(gpgmap("doctor", bag, "--json", *small, code=None).stdout)
+    told = json.loads(gpgmap("doctor", bag, "--json", *quick, code=None).stdout)
     installed = {item["subject"] for item in json.loads(gpgmap("doctor", "--json").stdout)}
     (finding,) = [
         item
         for item in told
         if item["status"] == status and item["subject"] not in installed and subject in ("", item["subject"])
     ]
-    said = gpgmap("replay", bag, "--out", "out", *small).stdout
+    said = gpgmap("replay", bag, "--out", "out", *quick).stdout
     summary = json.loads((folder / "out" / "run.json").read_text())
     report = (folder / "out" / "report.html").read_text()
     assert finding in summary["findings"]
@@ -100,12 +100,12 @@ def found_everywhere(
     return finding
 
 
-def test_a_tilted_frame_is_said(gpgmap, small, drive_bags, tmp_path: Path) -> None:
+def test_a_tilted_frame_is_said(gpgmap, quick, drive_bags, tmp_path: Path) -> None:
     tilt = np.eye(4)
     tilt[:3, :3] = Rotation.from_euler("x", 40.0, degrees=True).as_matrix()
     frames = [replace(frame, T_odom_base=tilt @ frame.T_odom_base) for frame in drive_bags.frames]
     drives.write_ros2(tmp_path / "tilted", drives.messages_of(frames))
-    finding = found_everywhere(gpgmap, "tilted", small, tmp_path, "wrong")
+    finding = found_everywhere(gpgmap, "tilted", quick, tmp_path, "wrong")
     assert finding["text"].startswith("the robot is tilted by 4")
     assert "gravity-aligned" in finding["remedy"]
 
@@ -130,11 +130,11 @@ def write_timed(path: Path, frames: list[drives.Frame], duration: float = 0.1) -
 
 
 def test_clouds_are_deskewed_and_those_whose_motion_is_unknown_are_said(
-    gpgmap, small, drive_bags, tmp_path: Path
+    gpgmap, quick, drive_bags, tmp_path: Path
 ) -> None:
     """The poses end with the last cloud, while its points go on."""
     write_timed(tmp_path / "moving", drive_bags.frames)
-    finding = found_everywhere(gpgmap, "moving", small, tmp_path, "note")
+    finding = found_everywhere(gpgmap, "moving", quick, tmp_path, "note")
     count = len(drive_bags.frames)
     assert finding["text"].startswith(f"1 of {count} clouds are not deskewed")
     summary = json.loads((tmp_path / "out" / "run.json").read_text())
@@ -142,9 +142,9 @@ def test_clouds_are_deskewed_and_those_whose_motion_is_unknown_are_said(
     assert summary["deskewing"] == {"deskewed": count - 1, "not_deskewed": 1, "unusable_times": 0}
 
 
-def test_times_that_cannot_be_used_are_said(gpgmap, small, drive_bags, tmp_path: Path) -> None:
+def test_times_that_cannot_be_used_are_said(gpgmap, quick, drive_bags, tmp_path: Path) -> None:
     write_timed(tmp_path / "constant", drive_bags.frames, duration=0.0)
-    finding = found_everywhere(gpgmap, "constant", small, tmp_path, "note")
+    finding = found_everywhere(gpgmap, "constant", quick, tmp_path, "note")
     count = len(drive_bags.frames)
     assert f"can't be used in {count} of {count} clouds: all points have the same time" in finding["text"]
     summary = json.loads((tmp_path / "out" / "run.json").read_text())
@@ -152,9 +152,9 @@ def test_times_that_cannot_be_used_are_said(gpgmap, small, drive_bags, tmp_path:
     assert summary["deskewing"] == {"deskewed": 0, "not_deskewed": 0, "unusable_times": count}
 
 
-def test_a_fast_sensor_without_times_is_said(gpgmap, small, drive_bags, tmp_path: Path) -> None:
+def test_a_fast_sensor_without_times_is_said(gpgmap, quick, drive_bags, tmp_path: Path) -> None:
     drives.write_ros2(tmp_path / "fast", drives.messages_of(drive_bags.frames))
-    finding = found_everywhere(gpgmap, "fast", small, tmp_path, "note")
+    finding = found_everywhere(gpgmap, "fast", quick, tmp_path, "note")
     assert finding["text"].startswith("the points have no time field, and in 0.1 s the sensor moves by")
     assert "undistort" in finding["remedy"]
 
@@ -165,10 +165,10 @@ def test_times_of_points_do_not_matter_where_the_sensor_stands(gpgmap, drive_bag
     assert "deskewed" not in gpgmap("doctor", "standing").stdout
 
 
-def test_a_missing_mount_is_said(gpgmap, small, drive_bags, tmp_path: Path) -> None:
+def test_a_missing_mount_is_said(gpgmap, quick, drive_bags, tmp_path: Path) -> None:
     messages = drives.odometry_messages(drive_bags.frames, drives.messages_of(drive_bags.frames))
     drives.write_ros2(tmp_path / "unmounted", [m for m in messages if m.topic != "/tf_static"])
-    finding = found_everywhere(gpgmap, "unmounted", small, tmp_path, "note", "choice")
+    finding = found_everywhere(gpgmap, "unmounted", quick, tmp_path, "note", "choice")
     assert finding["text"] == (
         "no transform leads from 'base_link' to 'lidar': the sensor is taken to be at 'base_link'"
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 import drives
 import numpy as np
 import pytest
+from fast_mapping import FAST
 from limits import PATIENCE
 from scipy.spatial.transform import Rotation
 
@@ -73,31 +74,31 @@ def test_the_trajectory_is_that_of_the_recording(run_folder: Path, drive_bags: d
 
 
 @pytest.mark.parametrize("kind", ["mcap", "compressed", "ros1", "odometry", "file"])
-def test_every_format_gives_the_same_map(gpgmap, small, run_folder, drive_bags, tmp_path, kind) -> None:
+def test_every_format_gives_the_same_map(gpgmap, quick, quick_folder, drive_bags, tmp_path, kind) -> None:
     bag = next(drive_bags.sqlite.glob("*.db3")) if kind == "file" else getattr(drive_bags, kind)
-    summary = json.loads(gpgmap("replay", bag, "--out", "out", "--json", *small).stdout)
+    summary = json.loads(gpgmap("replay", bag, "--out", "out", "--json", *quick).stdout)
     assert summary["clouds"]["used"] == drives.CLOUDS
     assert summary["losses"] == []
-    same = np.abs(elevation(tmp_path / "out") - elevation(run_folder))
+    same = np.abs(elevation(tmp_path / "out") - elevation(quick_folder))
     # poses are written with nine digits; all else is the same
     assert np.nanmax(same) < 1e-3
     expected = "odometry" if kind == "odometry" else "tf"
     assert summary["chosen"]["pose_source"] == expected
 
 
-def test_several_files_are_one_drive(gpgmap, small, drive_bags, tmp_path) -> None:
+def test_several_files_are_one_drive(gpgmap, quick, drive_bags, tmp_path) -> None:
     messages = list(drives.drive_messages(drive_bags.frames))
     half = drives.START + round(drives.CLOUDS / 2 * drives.PERIOD * 1e9)
     drives.write_ros2(tmp_path / "a", [item for item in messages if item.time < half])
     drives.write_ros2(
         tmp_path / "b", [item for item in messages if item.time >= half], drives.StoragePlugin.MCAP
     )
-    summary = json.loads(gpgmap("replay", "a", "b", "--out", "out", "--json", *small).stdout)
+    summary = json.loads(gpgmap("replay", "a", "b", "--out", "out", "--json", *quick).stdout)
     assert summary["clouds"]["used"] == drives.CLOUDS
 
 
-def test_what_was_chosen_is_said(gpgmap, small, drive_bags) -> None:
-    said = gpgmap("replay", drive_bags.sqlite, *small, "--to", 2).stdout
+def test_what_was_chosen_is_said(gpgmap, quick, drive_bags) -> None:
+    said = gpgmap("replay", drive_bags.sqlite, *quick, "--to", 2).stdout
     assert "clouds from /lidar/points (24 messages, the only topic with clouds)" in said
     assert "poses from /tf (odom <- base_link <- lidar)" in said
     assert "drive_gpgmap/report.html" in said
@@ -116,21 +117,18 @@ def test_a_topic_that_is_not_there_is_refused(gpgmap, drive_bags) -> None:
     assert "/velodyne_points is not in the recording; clouds are on /lidar/points" in result.stderr
 
 
-def test_without_poses_lidar_odometry_is_used_and_said(gpgmap, small, drive_bags, tmp_path) -> None:
-    messages = [
-        item for item in drives.drive_messages(drive_bags.frames[:3]) if item.topic == drives.POINTS_TOPIC
-    ]
-    drives.write_ros2(tmp_path / "bare", messages)
-    result = gpgmap("replay", "bare", "--out", "out", *small, code=None)
+def test_without_poses_lidar_odometry_is_used_and_said(gpgmap, quick, drive_bags, tmp_path) -> None:
+    drives.write_ros2(tmp_path / "bare", drives.clouds_alone(drive_bags.frames))
+    result = gpgmap("replay", "bare", "--out", "out", *quick, code=None)
     said = result.stdout + result.stderr
     assert "poses by LiDAR odometry: there is no moving /tf above 'lidar' and no odometry" in said
     assert json.loads((tmp_path / "out" / "run.json").read_text())["clouds"]["used"] >= 1
 
 
-def test_a_part_of_the_recording(gpgmap, small, drive_bags) -> None:
+def test_a_part_of_the_recording(gpgmap, quick, drive_bags) -> None:
     # static transforms are at the beginning: they must count all the same
     summary = json.loads(
-        gpgmap("replay", drive_bags.sqlite, "--from", 2, "--to", 4, "--out", "out", "--json", *small).stdout
+        gpgmap("replay", drive_bags.sqlite, "--from", 2, "--to", 4, "--out", "out", "--json", *quick).stdout
     )
     assert summary["clouds"]["read"] == summary["clouds"]["used"] == 8
     result = gpgmap("replay", drive_bags.sqlite, "--from", 60, code=2)
@@ -139,17 +137,17 @@ def test_a_part_of_the_recording(gpgmap, small, drive_bags) -> None:
 
 @pytest.mark.parametrize(("kind", "share"), [("mcap", 0.6), ("ros1", 0.6), ("sqlite", 0.6)])
 def test_a_recording_that_was_cut_off_is_used_as_far_as_it_goes(
-    gpgmap, small, drive_bags, tmp_path, kind, share
+    gpgmap, quick, drive_bags, tmp_path, kind, share
 ):
     bag = drives.cut(getattr(drive_bags, kind), tmp_path / f"cut{'.bag' if kind == 'ros1' else ''}", share)
-    summary = json.loads(gpgmap("replay", bag, "--out", "out", "--json", *small).stdout)
+    summary = json.loads(gpgmap("replay", bag, "--out", "out", "--json", *quick).stdout)
     assert 5 <= summary["clouds"]["used"] < drives.CLOUDS
     said = "it ends or is damaged after" if kind == "sqlite" else "it ends within a record"
     assert any(said in text for text in summary["losses"])
     assert said in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_a_damaged_stretch_is_left_out(gpgmap, small, drive_bags, tmp_path) -> None:
+def test_a_damaged_stretch_is_left_out(gpgmap, quick, drive_bags, tmp_path) -> None:
     """The chunk that can't be unpacked is left out, those after it are used."""
     messages = list(drives.drive_messages(drive_bags.frames))
     drives.write_ros2(tmp_path / "bag", messages, drives.StoragePlugin.MCAP, drives.CompressionMode.STORAGE)
@@ -158,7 +156,7 @@ def test_a_damaged_stretch_is_left_out(gpgmap, small, drive_bags, tmp_path) -> N
     frame = data.find(b"\x28\xb5\x2f\xfd", len(data) // 2)  # where a chunk's compressed data begin
     data[frame : frame + 64] = bytes(64)
     file.write_bytes(data)
-    summary = json.loads(gpgmap("replay", "bag", "--out", "out", "--json", *small).stdout)
+    summary = json.loads(gpgmap("replay", "bag", "--out", "out", "--json", *quick).stdout)
     assert any("damaged" in text for text in summary["losses"])
     assert 5 <= summary["clouds"]["used"] < drives.CLOUDS
     last = read_tum(tmp_path / "out" / "odometry.txt").stamps[-1]
@@ -185,8 +183,8 @@ def test_settings_are_checked_before_anything_is_written(gpgmap, drive_bags, tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_effective_settings_are_kept(gpgmap, drive_bags, small, tmp_path) -> None:
-    gpgmap("replay", drive_bags.sqlite, "--out", "out", *small, "--to", 1, "--set", "mapping.resolution=0.2")
+def test_effective_settings_are_kept(gpgmap, drive_bags, quick, tmp_path) -> None:
+    gpgmap("replay", drive_bags.sqlite, "--out", "out", *quick, "--to", 1, "--set", "mapping.resolution=0.2")
     config = RunFolder(tmp_path / "out").read_config()
     assert config.mapping.resolution == 0.2
     assert config.points_topics == ("/lidar/points",)
@@ -204,7 +202,7 @@ def test_other_peoples_files_are_left_alone(gpgmap, drive_bags, tmp_path) -> Non
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "mine"
 
 
-def test_interrupted_it_keeps_what_is_there(executables, drive_bags, small, tmp_path) -> None:
+def test_interrupted_it_keeps_what_is_there(executables, drive_bags, quick, tmp_path) -> None:
     out = tmp_path / "out"
     process = subprocess.Popen(
         [
@@ -215,7 +213,7 @@ def test_interrupted_it_keeps_what_is_there(executables, drive_bags, small, tmp_
             str(out),
             "--rate",
             "0.5",
-            *small,
+            *quick,
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -272,7 +270,7 @@ MAX_BEHIND = 5
 def test_the_mapping_waits_where_submaps_pile_up(drive_bags, monkeypatch: pytest.MonkeyPatch) -> None:
     """Comparisons that take longer than mapping must not fill the memory with submaps; none is lost, in their order."""
     config = with_settings(Config(), {"mapping.size_x": 8.0, "mapping.size_y": 8.0, "mapping.length_scale": 0.6,
-                                      "filter.max_range": 6.0, "submap.size": 6.0, "submap.max_distance": 0.3,
+                                      "filter.max_range": 6.0, "submap.size": 6.0, "submap.max_distance": 0.3, **FAST,
                                       "closure.min_path": 1000.0})  # fmt: skip
     ended: list[str] = []
     closed: list[int] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -12,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fast_mapping import fast_config
 from limits import PATIENCE
 
 from gp_core.grid import Grid
 from gpgmap_ros.apps.results import closures_text
 from gpgmap_ros.closure import LoopClosure
-from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import Trajectory
 from gpgmap_ros.mapping import gpgmap_from_points
@@ -150,12 +151,13 @@ def told_by(
     return json.loads(unescape(found[1]))
 
 
+@functools.cache
 def a_page_with_everything() -> str:
     """A hill, a loop around it with odometry that drifts, the truth, and closures of both kinds."""
     rng = np.random.default_rng(0)
     xy = rng.uniform(-6.0, 6.0, (20_000, 2))
     z = 2.0 * np.exp(-(xy**2).sum(axis=1) / 8.0)
-    gpgmap = gpgmap_from_points(np.column_stack([xy, z]), 0.2)
+    gpgmap = gpgmap_from_points(np.column_stack([xy, z]), 0.2, fast_config())
     angle = np.linspace(0.0, 2.0 * np.pi, 41)
     truth = np.tile(np.eye(4), (41, 1, 1))
     truth[:, :3, 3] = np.column_stack([4.0 * np.cos(angle), 4.0 * np.sin(angle), np.full(41, 1.0)])
@@ -312,7 +314,8 @@ def test_closures_are_dark_in_the_dark(chromium: str, hills: np.ndarray, tmp_pat
     """Ground that neither submap knows has the colour of the page's own unknown ground."""
     points = hills - [500_000.0, 4_000_000.0, 250.0]
     maps = [
-        gpgmap_from_points(points[np.hypot(points[:, 0] - x, points[:, 1] - 20) < 9], 0.5) for x in (17, 22)
+        gpgmap_from_points(points[np.hypot(points[:, 0] - x, points[:, 1] - 20) < 9], 0.5, fast_config())
+        for x in (17, 22)
     ]
     closure = LoopClosure(0, 1, np.eye(4), 0.01 * np.eye(6), 0.99, 0.5, True, "it fits")
     views = closure_views([closure], {0: np.eye(4), 1: np.eye(4)}, lambda number: maps[number])
@@ -360,10 +363,7 @@ def test_pictures_have_no_rim_either() -> None:
     xy = rng.uniform(-5.0, 5.0, (40_000, 2))
     xy = xy[np.hypot(*xy.T) < 4.0]
     points = np.column_stack([xy, 10.0 + 0.4 * xy[:, 0] - 0.4 * xy[:, 1] + 0.01 * rng.normal(size=len(xy))])
-    smooth = with_settings(
-        Config(), {"mapping.kernel": "rbf", "mapping.learn_noise": False}
-    )  # it bends back there
-    gpgmap = gpgmap_from_points(points, 0.1, smooth)
+    gpgmap = gpgmap_from_points(points, 0.1, fast_config())  # the smooth kernel bends back there
     white = np.full((*gpgmap.grid.shape, 3), 200, dtype=np.uint8)
     light = relief_shade(gpgmap["gradient_x"], gpgmap["gradient_y"])
     pixels = shade_pixels(white, light, certain=certainty(gpgmap))[..., 0]
@@ -424,7 +424,7 @@ def test_the_map_of_a_page_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_closures_make_no_large_page(hills: np.ndarray) -> None:
     """A long drive compares thousands of pairs: those that were accepted are shown, in smaller pictures."""
-    gpgmap = gpgmap_from_points(hills, 0.25)
+    gpgmap = gpgmap_from_points(hills, 0.25)  # the default kernel: what packs well depends on it
     poses = {k: np.eye(4) for k in range(3000)}
 
     def closure(k: int) -> LoopClosure:

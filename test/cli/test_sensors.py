@@ -15,6 +15,7 @@ pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings c
 pytest.importorskip("pyproj", reason="pyproj is not installed: nothing can be georeferenced")
 
 from drives import frames_of
+from fast_mapping import FAST, options
 from rosbags.typesys import get_typestore
 
 from gpgmap_ros.cli import main
@@ -32,7 +33,7 @@ YAW = 0.6
 """Radians from east to the x axis of the odometry."""
 TYPES = get_typestore(STORE).types
 IMU, GPS = "/imu/data", "/gps/fix"
-SETTINGS = ["--set", "closure.enabled=false"]
+SETTINGS = options({**FAST, "closure.enabled": False})
 
 
 def imu_message(sample: ImuMeasurement) -> Any:

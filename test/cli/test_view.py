@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fast_mapping import FAST, fast_config, options
+from optional import require_open3d
 from PIL import Image
 
 from gpgmap_ros.apps.maps import fit_resolution
@@ -45,13 +47,18 @@ def write_point_files(folder: Path, points: np.ndarray) -> dict[str, Path]:
 
 @pytest.mark.parametrize("kind", ["off", "pts", "xyzn", "xyzrgb"])
 def test_files_that_only_open3d_reads(tmp_path: Path, points: np.ndarray, kind: str) -> None:
-    pytest.importorskip("open3d", reason="Open3D does not import here", exc_type=ImportError)
+    require_open3d()
     path = write_point_files(tmp_path, points)[kind]
     source = open_points(path)
     assert source.count == len(points)
     read = np.concatenate(list(source.pieces()))
     np.testing.assert_allclose(read, points, atol=1e-5)
-    assert main(["map", str(path), "--out", str(tmp_path / "run"), "--set", "mapping.resolution=0.5"]) == 0
+    assert (
+        main(
+            ["map", str(path), "--out", str(tmp_path / "run"), *options({**FAST, "mapping.resolution": 0.5})]
+        )
+        == 0
+    )
     gpgmap, _ = RunFolder(tmp_path / "run").read_map()
     iy, ix = np.argwhere(gpgmap.known)[gpgmap.known.sum() // 2]
     x, y = gpgmap.grid.x[ix], gpgmap.grid.y[iy]
@@ -59,7 +66,7 @@ def test_files_that_only_open3d_reads(tmp_path: Path, points: np.ndarray, kind: 
 
 
 def test_a_damaged_file_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("open3d", reason="Open3D does not import here", exc_type=ImportError)
+    require_open3d()
     path = tmp_path / "bad.off"
     path.write_text("no mesh at all\n")
     with pytest.raises(PointFileError, match="Open3D found no points in it"):
@@ -131,9 +138,9 @@ def test_near_ground_hides_what_is_behind_it() -> None:
     """A wall across the middle: the view from the south shows its face, and not the strip behind it."""
     x, y = np.meshgrid(np.arange(0.0, 8.0, 0.1), np.arange(0.0, 8.0, 0.1))
     z = np.where((y > 3.5) & (y < 4.5), 2.0, 0.0)
-    gpgmap = gpgmap_from_points(np.column_stack([x.ravel(), y.ravel(), z.ravel()]), 0.2)
+    gpgmap = gpgmap_from_points(np.column_stack([x.ravel(), y.ravel(), z.ravel()]), 0.2, fast_config())
     flat = gpgmap_from_points(
-        np.column_stack([x.ravel(), y.ravel(), 0.0 * x.ravel() + 1e-3 * y.ravel()]), 0.2
+        np.column_stack([x.ravel(), y.ravel(), 0.0 * x.ravel() + 1e-3 * y.ravel()]), 0.2, fast_config()
     )
     with_wall, without = (oblique_view(item, "height", 160) for item in (gpgmap, flat))
     assert with_wall.shape[1] == without.shape[1]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
+
+pytest.importorskip("rosbags", reason="rosbags is not installed: the demo records its drive with it")
 
 from gpgmap_ros.demo.animation import BAND, PIXEL, Canvas, draw_caption, draw_ground, draw_line, write_gif
 from gpgmap_ros.viz.rendering import UNKNOWN

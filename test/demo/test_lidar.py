@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from optional import require_open3d
 
 from gpgmap_ros.demo.lidar import SpinningLidar, cast_rays
 from gpgmap_ros.demo.terrain import Terrain, rover_terrain
@@ -33,9 +34,7 @@ def test_rays_into_the_sky_or_beyond_the_edge_return_nothing() -> None:
 
 
 def test_against_open3d() -> None:
-    open3d = pytest.importorskip(
-        "open3d", reason="open3d does not import (libusb-1.0-0 or libgl1 missing?)", exc_type=ImportError
-    )
+    open3d = require_open3d()
     terrain = rover_terrain(np.random.default_rng(1), size=12.0, resolution=0.1)
     rows, columns = terrain.heights.shape
     y, x = np.mgrid[0:rows, 0:columns] * terrain.resolution

@@ -211,6 +211,13 @@ def test_the_robot_lacks_what_rosdep_lacks(root: Path) -> None:
         assert not re.search(rf"^{name}==", locked, re.MULTILINE), name
 
 
+def test_what_is_called_optional_is_not_installed_for_everybody(root: Path) -> None:
+    """The extras of setup.py, which docs/dependencies.md calls optional, are in the lock of no plain installation."""
+    locked = (root / "requirements" / "run.lock.txt").read_text().lower()
+    assert not re.search(r"^gtsam==", locked, re.MULTILINE)
+    assert "`gtsam`" in (root / "docs" / "dependencies.md").read_text()
+
+
 def test_the_launch_file_knows_every_kind_of_sensor(root: Path) -> None:
     launch = (root / "launch" / "gpgmap.launch.py").read_text()
     (listed,) = re.findall(r"^SENSORS = \((.*)\)$", launch, re.MULTILINE)
