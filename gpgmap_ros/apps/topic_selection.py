@@ -223,7 +223,7 @@ def recorded_source(
     """
     setup = SourceSetup.recorded(
         selection.map_frame, selection.base_frame, selection.sensor_frame, selection.mounted, selection.pose_topic,
-        limits, max_tilt,
+        limits, max_tilt, has_imu=bool(selection.imu_topic),
     )  # fmt: skip
     if selection.trajectory is not None and selection.pose_file is not None:
         trajectory = selection.trajectory

@@ -53,6 +53,7 @@ class PoseInputs:
     def __init__(self, node: Node, warnings: Warnings, config: Config) -> None:
         self._node, self._warnings, self._map_frame = node, warnings, config.map_frame
         self._odometry_topic = node.resolve_topic_name("odometry")
+        self._imu_topic = node.resolve_topic_name("imu")
         clock = node.get_clock()
         setup = SourceSetup.live(
             config.map_frame,
@@ -61,6 +62,7 @@ class PoseInputs:
             make_tree,
             self._odometry_topic,
             math.radians(config.imu.max_tilt),
+            lambda: config.imu.enabled and node.count_publishers(self._imu_topic) > 0,
         )
         self.source, self.loops = make_source(config.pose_source, setup), RefusedLoops()
         self._subscriptions: list[Subscription] = []
@@ -74,7 +76,6 @@ class PoseInputs:
                 "transforms must be sent reliably",
             )
         if config.imu.enabled:
-            self._imu_topic = node.resolve_topic_name("imu")
             self._subscribe(Imu, "imu", self._insert_imu, IMU_QOS, "match the publisher's QoS")
         if self.source.uses_odometry:
             self._subscribe(

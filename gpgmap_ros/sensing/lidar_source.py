@@ -171,6 +171,8 @@ class LidarSource(PoseSource):
         """TransformUnavailable while samples up to the end of the scan, or the first vertical, are about to come."""
         imu = self.imu.imu
         if not imu.heard:
+            if self._last is None and self._given_up != cloud.stamp and self._setup.expects_imu():
+                raise TransformUnavailable(WAITING_FOR_IMU, "no sample of the IMU has come yet")
             return
         last = 0.0 if cloud.times is None else float(np.nanmax(cloud.times, initial=0.0))
         end = cloud.stamp + round(last * NANOSECONDS)

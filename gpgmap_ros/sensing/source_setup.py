@@ -28,6 +28,7 @@ class SourceSetup:
     pose_topic: of the odometry, named in messages; horizon: seconds of history
     max_tilt: radians against gravity, by the IMU, beyond which the map's frame is refused
     make_tree: a buffer for transforms; pose_filter, mount_filter: decide which poses and which mounts are used
+    expects_imu: whether samples of an IMU are about to come, before the first has
     """
 
     map_frame: str
@@ -40,6 +41,7 @@ class SourceSetup:
     pose_topic: str = ""
     horizon: float = HORIZON
     max_tilt: float = MAX_TILT
+    expects_imu: Callable[[], bool] = lambda: False
 
     def make_pose_buffer(self) -> TransformBuffer:
         """A buffer for poses that do not come from /tf."""
@@ -54,6 +56,7 @@ class SourceSetup:
         make_tree: Callable[[], TransformTree] = TransformBuffer,
         pose_topic: str = "",
         max_tilt: float = MAX_TILT,
+        expects_imu: Callable[[], bool] = lambda: False,
     ) -> SourceSetup:
         """For a running system. clock: nanoseconds now, 0 where simulated time has not begun."""
         return cls(
@@ -64,6 +67,7 @@ class SourceSetup:
             mount_filter=lambda: StampFilter(clock),
             pose_topic=pose_topic,
             max_tilt=max_tilt,
+            expects_imu=expects_imu,
         )
 
     @classmethod
@@ -76,6 +80,7 @@ class SourceSetup:
         pose_topic: str = "",
         limits: DriveConfig | None = None,
         max_tilt: float = MAX_TILT,
+        has_imu: bool = False,
     ) -> SourceSetup:
         """For a recording. limits: of the motion within a drive, the defaults unless given."""
         drive = limits or DriveConfig()
@@ -90,4 +95,5 @@ class SourceSetup:
             pose_topic=pose_topic,
             horizon=RECORDED_HORIZON,
             max_tilt=max_tilt,
+            expects_imu=lambda: has_imu,
         )

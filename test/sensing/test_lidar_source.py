@@ -18,7 +18,7 @@ from gpgmap_ros.geometry import Array
 from gpgmap_ros.sensing import Cloud, SourceSetup, TransformUnavailable
 from gpgmap_ros.sensing.lidar_source import LOST_TRACK, MAX_LOST, NO_MOTION, LidarSource
 from gpgmap_ros.sensing.messages import FrameTransform
-from gpgmap_ros.sensing.pose_source import SensorPose
+from gpgmap_ros.sensing.pose_source import WAITING_FOR_IMU, SensorPose
 
 SECOND = 1_000_000_000
 SPEED, TURN = 2.0, 30.0
@@ -205,3 +205,15 @@ def test_odometry_on_tf_is_no_mount() -> None:
     found = lidar.locate(cloud(0.0))
     assert found.T_base_sensor is not None
     np.testing.assert_allclose(found.T_base_sensor[:3, 3], [0.3, 0.0, 0.5])
+
+
+def test_the_first_cloud_waits_for_an_imu_that_is_about_to_come() -> None:
+    setup = SourceSetup.recorded("odom", "base", "lidar", has_imu=True)
+    first = cloud(0.0)
+    lidar = LidarSource(setup)
+    with pytest.raises(TransformUnavailable) as waiting:
+        lidar.locate(first)
+    assert waiting.value.reason == WAITING_FOR_IMU
+    lidar.stop_waiting(first, ended=False)
+    assert lidar.locate(first).drive == 0, "an IMU that stays silent does not stop the mapping"
+    assert lidar.locate(cloud(0.1)).drive == 0, "and is waited for once only"
