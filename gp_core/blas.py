@@ -67,9 +67,9 @@ def solve_right(L: Array, B: Array) -> None:
     _triangular(_dtrsm, b"R", True, 1.0, L, B)
 
 
-def multiply_right(L: Array, B: Array) -> None:
-    """B := B L."""
-    _triangular(_dtrmm, b"R", False, 1.0, L, B)
+def multiply_right(L: Array, B: Array, scale: float = 1.0) -> None:
+    """B := scale B L."""
+    _triangular(_dtrmm, b"R", False, scale, L, B)
 
 
 def multiply_left(L: Array, B: Array, scale: float = 1.0, trans: bool = False) -> None:

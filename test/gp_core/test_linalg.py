@@ -115,7 +115,7 @@ def test_nothing_to_solve():
     assert factor.half_solve(np.zeros((3, 0))).shape == (3, 0)
 
 
-@pytest.mark.parametrize("n", [1, 127, 128, 129, 400])
+@pytest.mark.parametrize("n", [1, 127, 128, 129, 400, 1100])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_blocks_on_threads_agree_with_lapack(n, threads):
     A = positive_definite(n, floor=n)
@@ -134,10 +134,24 @@ def test_blocks_on_threads_agree_with_lapack(n, threads):
     np.testing.assert_array_equal(np.triu(work, 1), above)  # a second try with jitter starts from there
 
 
-def test_blocks_find_the_minor_that_is_not_positive():
-    A = positive_definite(300, floor=300)
-    A[200, 200] = -1.0
-    assert blocked.factorise(np.array(A, order="F"), 2) == 201
+@pytest.mark.parametrize("n", [300, 900])
+def test_blocks_find_the_minor_that_is_not_positive(n):
+    A = positive_definite(n, floor=n)
+    A[n - 100, n - 100] = -1.0
+    assert blocked.factorise(np.array(A, order="F"), 2) == n - 99
+
+
+def test_blocks_give_the_same_bits_again():
+    A = positive_definite(900, floor=900)
+    results = []
+    for _ in range(3):
+        work = np.array(A, order="F")
+        blocked.factorise(work, 2)
+        blocked.invert_triangle(work, 2)
+        blocked.multiply_triangle(work, 2)
+        results.append(work)
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
 
 
 def test_a_large_matrix_is_repaired_by_the_same_jitter(monkeypatch):
