@@ -248,7 +248,8 @@ class LidarOdometry:
         return _Surfaces(
             chosen[planar] @ T[:3, :3].T,
             vectors[planar, :, 0] @ T[:3, :3].T,
-            values[planar, 0] / (NEIGHBOURS * values[planar, 1]),
+            np.maximum(values[planar, 0], 0.0)
+            / (NEIGHBOURS * values[planar, 1]),  # rounding, on exact planes
             len(points) / len(chosen),
         )
 

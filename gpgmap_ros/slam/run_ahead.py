@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 def run_ahead(
     work: Callable[[Item], Result], items: Iterable[Item], room: int, name: str
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """work(item) of every item, in order, in a thread that is up to `room` items ahead of the caller.
 
     Items are taken in the caller's thread: a reader of sqlite3 belongs to the thread that opened it. An exception of
