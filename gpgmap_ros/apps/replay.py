@@ -12,12 +12,13 @@ are one part of the result; a drive that nothing joins is a part by itself (`par
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from gp_core.grid.workers import single_threaded_blas
+from gp_core.parallel import available_threads, single_threaded_blas
 from gpgmap_ros.apps.cloud_checks import CloudChecks, drive_findings
 from gpgmap_ros.apps.sensor_checks import ClockChecks, gps_findings, imu_findings
 from gpgmap_ros.apps.topic_selection import TopicSelection, recorded_source
@@ -33,19 +34,26 @@ from gpgmap_ros.mapping.submap_store import SubmapInfo
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.sensing import CloudError, TransformUnavailable, decode_cloud
 from gpgmap_ros.sensing.gps import GpsTrack
+from gpgmap_ros.sensing.lidar_odometry import LidarOdometry, ScanRegistration
 from gpgmap_ros.sensing.messages import gps_fix, newest_stamp
+from gpgmap_ros.sensing.odometry_process import OdometryProcess
 from gpgmap_ros.sensing.sources import insert_message
-from gpgmap_ros.sensing.waiting import DroppedCloud, PoseQueue
+from gpgmap_ros.sensing.waiting import DroppedCloud, LocatedCloud, PoseQueue
 from gpgmap_ros.slam import Executors, MappingPipeline, Slam, SlamListener, Step, Trajectory
 from gpgmap_ros.slam.closure_local import LocalClosures
 from gpgmap_ros.slam.drives import Drive, Part, group_drives, join_trajectories
 from gpgmap_ros.slam.georeference import Georeference, GeoreferenceError, fit_georeference
 from gpgmap_ros.slam.global_map import stitch_global_map
+from gpgmap_ros.slam.run_ahead import run_ahead
 
 PATIENCE = 5.0
 """Seconds of the recording for which a cloud waits for its pose: longer than live, because it costs nothing here."""
 MAX_WAITING = 200
 """Clouds that may wait at once: beyond it the oldest is dropped, so that memory stays bounded."""
+MAX_AHEAD = 4
+"""Clouds that are read and located before those before them are mapped."""
+MAX_GROUP = 1000
+"""Messages without a cloud that are read at once."""
 MAP_CELLS = 4_000_000
 """Of the whole map: with all layers it takes some 300 MB, however long the drive is; a larger one has coarser cells."""
 FATES = (
@@ -79,12 +87,15 @@ class Replay:
     def __init__(self, recording: Recording, selection: TopicSelection, config: Config) -> None:
         self._recording, self._selection, self._config = recording, selection, config
         self._now = 0
-        self._source = recorded_source(selection, config.drive, np.deg2rad(config.imu.max_tilt))
+        self._odometry: OdometryProcess | None = None
+        self._source = recorded_source(
+            selection, config.drive, np.deg2rad(config.imu.max_tilt), self._make_odometry
+        )
         self._gps = GpsTrack()
         self._georeferences: dict[int, Georeference | GeoreferenceError | None] = {}  # by number of the part
-        poses = PoseQueue(self._source, PATIENCE, lambda: self._now, MAX_WAITING, config.deskew)
+        self._poses = PoseQueue(self._source, PATIENCE, lambda: self._now, MAX_WAITING, config.deskew)
         self._results = _Results()
-        self._slam = self._results.slam = Slam(config, poses, Executors.threads(), self._results)
+        self._slam = self._results.slam = Slam(config, self._poses, Executors.threads(), self._results)
         self.metrics = self._slam.metrics
         closures = self._slam.closures
         self.closer: LoopCloser | None = closures.closer if isinstance(closures, LocalClosures) else None
@@ -110,20 +121,49 @@ class Replay:
             try:
                 yield from self._steps(start, stop)
             finally:
+                if self._odometry is not None:
+                    self._odometry.close()
                 with self.metrics.timed("wait for submaps"):
                     self._slam.wait()
 
     def _steps(self, start: int | None, stop: int | None) -> Iterator[Step]:
         self._insert_static(start)
+        located = run_ahead(self._locate, self._read(start, stop), MAX_AHEAD, "poses")
+        with contextlib.closing(located):
+            for clouds in located:
+                yield from self._map(clouds)
+                if self._stopped:
+                    return
+
+    def _read(self, start: int | None, stop: int | None) -> Iterator[list[Message] | None]:
+        """The messages up to each cloud, in order; None at the end."""
         messages = self._recording.messages(self._selection.topics, start, stop)
-        while not self._stopped:
+        group: list[Message] = []
+        while True:
             with self.metrics.timed("read"):
                 message = next(messages, None)
+            if message is not None:
+                group.append(message)
+            if message is None or message.topic == self._selection.topic or len(group) == MAX_GROUP:
+                yield group
+                group = []
             if message is None:
                 break
-            yield from self._count(self._take(message))
-        if not self._stopped:
-            yield from self._count(self._slam.finish_waiting())
+        yield None
+
+    def _locate(self, messages: list[Message] | None) -> list[LocatedCloud | DroppedCloud]:
+        """The clouds whose poses are known with these messages; None: those that are left when no more come."""
+        if messages is None:
+            with self.metrics.timed("locate"):
+                return list(self._poses.end())
+        return [found for message in messages for found in self._take(message)]
+
+    def _make_odometry(self) -> ScanRegistration:
+        """In a process of its own where there is a second core for it."""
+        if available_threads() == 1:
+            return LidarOdometry()
+        self._odometry = OdometryProcess()
+        return self._odometry
 
     def _insert_static(self, start: int | None) -> None:
         """Insert static transforms sent before `start`: they are sent once, at the beginning."""
@@ -132,23 +172,28 @@ class Replay:
             for message in self._recording.messages(topics, None, start):
                 self._insert_pose(message)
 
-    def _take(self, message: Message) -> Iterator[Step | DroppedCloud]:
-        """Read one message; what became of the clouds whose poses are known by now."""
+    def _take(self, message: Message) -> list[LocatedCloud | DroppedCloud]:
+        """Decode one message; the clouds whose poses are known by now."""
         self._now = message.time
         with self.metrics.timed("read"):
-            if message.topic != self._selection.topic:
+            if message.topic == self._selection.topic:
+                self._put_cloud(message)
+            else:
                 self._insert_pose(message)
-                return self._slam.advance()
+        with self.metrics.timed("locate"):
+            return list(self._poses.ready())
+
+    def _put_cloud(self, message: Message) -> None:
+        try:
+            cloud = decode_cloud(self._decoder(message), message.topic, message.time)
+            self._clocks.add(message.topic, cloud.stamp, message.time)
+        except (BagError, CloudError) as error:
+            damaged = isinstance(error, BagError)
             self.metrics.count("clouds read")
-            try:
-                cloud = decode_cloud(self._decoder(message), message.topic, message.time)
-                self._clocks.add(message.topic, cloud.stamp, message.time)
-            except (BagError, CloudError) as error:
-                damaged = isinstance(error, BagError)
-                self.metrics.drop_cloud("damaged" if damaged else "bad cloud")
-                self.metrics.warn(str(error) if damaged else f"a cloud was ignored: {error}")
-                return self._slam.advance()
-        return self._slam.add_cloud(cloud)
+            self.metrics.drop_cloud("damaged" if damaged else "bad cloud")
+            self.metrics.warn(str(error) if damaged else f"a cloud was ignored: {error}")
+            return
+        self._poses.put(cloud)
 
     def _insert_pose(self, message: Message) -> None:
         try:
@@ -161,9 +206,11 @@ class Replay:
         except (BagError, ValueError) as error:
             self.metrics.warn(f"{message.topic}: a message was ignored: {error}")
 
-    def _count(self, outcomes: Iterator[Step | DroppedCloud]) -> Iterator[Step]:
-        """The steps among the outcomes; all of them are counted and checked."""
-        for outcome in outcomes:
+    def _map(self, located: list[LocatedCloud | DroppedCloud]) -> Iterator[Step]:
+        """Map the clouds that have a pose: a step for each. All of them are counted and checked."""
+        for found in located:
+            self.metrics.count("clouds read")
+            outcome = self._slam.register(found) if isinstance(found, LocatedCloud) else found
             if isinstance(outcome, DroppedCloud) and isinstance(outcome.error, TransformUnavailable):
                 self.metrics.drop_cloud(f"no pose ({outcome.error.reason.replace('_', ' ')})")
                 self._checks.add_missing(outcome.error)

@@ -55,6 +55,7 @@ FATES = {
 
 STAGES = {
     "read": "reading",
+    "locate": "poses of the clouds (in parallel)",
     "fuse": "fusing clouds",
     "submaps": "solving submaps (in parallel)",
     "close loops": "closing loops (in parallel)",

@@ -5,6 +5,7 @@ Each selection comes with its reason. Where two topics are equally likely, the e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +20,7 @@ from gpgmap_ros.optional_packages import explain_missing
 from gpgmap_ros.sensing import PoseSource, SourceSetup, make_source
 from gpgmap_ros.sensing.cloud import cloud_size
 from gpgmap_ros.sensing.file_source import FileSource
+from gpgmap_ros.sensing.lidar_odometry import LidarOdometry, ScanRegistration
 from gpgmap_ros.sensing.livox import LIVOX_TYPES, is_livox
 from gpgmap_ros.sensing.messages import GPS, IMU, POSE_TYPES, TF_TYPES, nanoseconds
 from gpgmap_ros.sensing.pointcloud2 import CloudError, check_layout
@@ -214,16 +216,20 @@ def configured_source(pose_source: str) -> str:
 
 
 def recorded_source(
-    selection: TopicSelection, limits: DriveConfig | None = None, max_tilt: float = MAX_TILT
+    selection: TopicSelection,
+    limits: DriveConfig | None = None,
+    max_tilt: float = MAX_TILT,
+    make_odometry: Callable[[], ScanRegistration] = LidarOdometry,
 ) -> PoseSource:
     """The pose source for the messages of a recording.
 
     limits: of the motion within a drive, the defaults unless given
     max_tilt: radians against gravity beyond which the map's frame is refused
+    make_odometry: registers the clouds where there are no poses
     """
     setup = SourceSetup.recorded(
         selection.map_frame, selection.base_frame, selection.sensor_frame, selection.mounted, selection.pose_topic,
-        limits, max_tilt, has_imu=bool(selection.imu_topic),
+        limits, max_tilt, bool(selection.imu_topic), make_odometry,
     )  # fmt: skip
     if selection.trajectory is not None and selection.pose_file is not None:
         trajectory = selection.trajectory

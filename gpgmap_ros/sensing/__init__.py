@@ -6,7 +6,8 @@ transform_buffer   transforms by frame and time, interpolated
 pose_source        the interface: `PoseSource.locate(cloud) -> SensorPose`
 sources            its implementations (tf_source, odometry_source, lidar_source, still_source); source_setup: what they
                    are made with; file_source: one more, for trajectory files
-lidar_odometry     registers each scan to those before it; ground_level finds the vertical from the ground
+lidar_odometry     registers each scan to those before it (odometry_process: in a process of its own);
+                   ground_level finds the vertical from the ground
 deskewing          points moved to the stamp of their cloud, along the motion that scan_motion asks a source for
 pose_filter        which poses are used: by their stamps (live, stamp_quarantine), by the robot's motion (recordings,
                    continuity)

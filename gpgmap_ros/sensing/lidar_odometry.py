@@ -21,7 +21,7 @@ sum C of their covariances, so the mean of d' C^-1 d / 6 over the last scans is 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,28 @@ class _Surfaces:
         return np.asarray(np.linalg.inv(information), dtype=np.float64)
 
 
+class ScanRegistration(Protocol):
+    """What `LidarSource` needs of LiDAR odometry, here or in a process of its own."""
+
+    def restart(self, T_odom_sensor: Array | None = None) -> None:
+        """Forget the map: the next scan is at the given pose, the origin unless given."""
+
+    def register(self, points: Array, stamp: int, turn: Array | None = None) -> OdometryStep:
+        """The pose of a scan."""
+
+    def follow(self, points: Array, stamp: int, T_odom_sensor: Array) -> OdometryStep:
+        """A scan whose pose is given."""
+
+
+def import_small_gicp() -> Any:
+    """The package; ValueError that says how to install it where it is missing."""
+    try:
+        import small_gicp
+    except ImportError as error:
+        raise ValueError(explain_missing(error)) from error
+    return small_gicp
+
+
 class LidarOdometry:
     """Registers scans in order; the first is the origin.
 
@@ -117,11 +139,7 @@ class LidarOdometry:
     """
 
     def __init__(self, voxel_size: float = 0.0, threads: int = 1) -> None:
-        try:
-            import small_gicp
-        except ImportError as error:
-            raise ValueError(explain_missing(error)) from error
-        self._gicp = small_gicp
+        self._gicp = import_small_gicp()
         self._given, self._threads = voxel_size, threads
         self.restart()
 
@@ -230,7 +248,8 @@ class LidarOdometry:
         return _Surfaces(
             chosen[planar] @ T[:3, :3].T,
             vectors[planar, :, 0] @ T[:3, :3].T,
-            values[planar, 0] / (NEIGHBOURS * values[planar, 1]),
+            np.maximum(values[planar, 0], 0.0)
+            / (NEIGHBOURS * values[planar, 1]),  # rounding, on exact planes
             len(points) / len(chosen),
         )
 

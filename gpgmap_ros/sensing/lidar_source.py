@@ -12,7 +12,7 @@ from gpgmap_ros.sensing.cloud import Cloud
 from gpgmap_ros.sensing.continuity import Break
 from gpgmap_ros.sensing.deskewing import Motion, deskew
 from gpgmap_ros.sensing.levelling import FirstLevel, LevelTracker, first_level
-from gpgmap_ros.sensing.lidar_odometry import LidarOdometry, LostTrack, OdometryStep
+from gpgmap_ros.sensing.lidar_odometry import LostTrack, OdometryStep
 from gpgmap_ros.sensing.messages import FrameTransform
 from gpgmap_ros.sensing.pose_source import IMU_STARTING, WAITING_FOR_IMU, PoseSource, SensorPose
 from gpgmap_ros.sensing.scan_motion import scan_knots
@@ -47,7 +47,7 @@ class LidarSource(PoseSource):
     def __init__(self, setup: SourceSetup) -> None:
         self._setup, self._mounts = setup, setup.make_tree()
         super().__init__(self._mounts, setup.max_tilt)
-        self._odometry = LidarOdometry()
+        self._odometry = setup.make_odometry()
         self._breaks: list[Break] = []
         self._sensor = ""
         self._notes: list[str] = []

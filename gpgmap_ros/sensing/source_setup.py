@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpgmap_ros.config import DriveConfig, ImuConfig
+from gpgmap_ros.sensing.lidar_odometry import LidarOdometry, ScanRegistration
 from gpgmap_ros.sensing.pose_filter import DriveFilter, PoseFilter, StampFilter
 from gpgmap_ros.sensing.transform_buffer import HORIZON, TransformBuffer, TransformTree
 
@@ -29,6 +30,7 @@ class SourceSetup:
     max_tilt: radians against gravity, by the IMU, beyond which the map's frame is refused
     make_tree: a buffer for transforms; pose_filter, mount_filter: decide which poses and which mounts are used
     expects_imu: whether samples of an IMU are about to come, before the first has
+    make_odometry: registers scans, for the sources that do
     """
 
     map_frame: str
@@ -42,6 +44,7 @@ class SourceSetup:
     horizon: float = HORIZON
     max_tilt: float = MAX_TILT
     expects_imu: Callable[[], bool] = lambda: False
+    make_odometry: Callable[[], ScanRegistration] = LidarOdometry
 
     def make_pose_buffer(self) -> TransformBuffer:
         """A buffer for poses that do not come from /tf."""
@@ -81,6 +84,7 @@ class SourceSetup:
         limits: DriveConfig | None = None,
         max_tilt: float = MAX_TILT,
         has_imu: bool = False,
+        make_odometry: Callable[[], ScanRegistration] = LidarOdometry,
     ) -> SourceSetup:
         """For a recording. limits: of the motion within a drive, the defaults unless given."""
         drive = limits or DriveConfig()
@@ -96,4 +100,5 @@ class SourceSetup:
             horizon=RECORDED_HORIZON,
             max_tilt=max_tilt,
             expects_imu=lambda: has_imu,
+            make_odometry=make_odometry,
         )

@@ -6,11 +6,11 @@ Live the clock runs by itself and a thread waits; in replay it is the time of th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gpgmap_ros.sensing.cloud import Cloud
-from gpgmap_ros.sensing.continuity import BETWEEN_DRIVES
+from gpgmap_ros.sensing.continuity import BETWEEN_DRIVES, Break
 from gpgmap_ros.sensing.deskewing import Motion
 from gpgmap_ros.sensing.lidar_source import LOST_TRACK, NO_MOTION
 from gpgmap_ros.sensing.pose_source import IMU_STARTING, TILTED, WAITING_FOR_IMU, PoseSource, SensorPose
@@ -26,11 +26,13 @@ class LocatedCloud:
     """A cloud whose pose is known.
 
     motion: of the sensor while the cloud was taken; None where it is not known, or its points have no times
+    breaks: all between the drives of its source when it was located
     """
 
     cloud: Cloud
     pose: SensorPose
-    motion: Motion | None = None
+    motion: Motion | None
+    breaks: Sequence[Break]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,7 @@ class PoseQueue:
         found: LocatedCloud | DroppedCloud
         try:
             self._oldest = self._oldest or self._locate(cloud)
-            found = LocatedCloud(cloud, self._oldest, scan_motion(cloud, self.source))
+            found = self._located(cloud, self._oldest, scan_motion(cloud, self.source))
         except TransformUnavailable as error:
             patient = self._clock() - since < self.patience * NANOSECONDS
             if patient and error.reason not in HOPELESS and len(self._waiting) < self._max_waiting:
@@ -89,7 +91,8 @@ class PoseQueue:
             if error.reason == WAITING_FOR_IMU:
                 self.source.stop_waiting(cloud, ended=False)
                 return self.poll()
-            found = DroppedCloud(cloud, error) if self._oldest is None else LocatedCloud(cloud, self._oldest)
+            oldest = self._oldest
+            found = DroppedCloud(cloud, error) if oldest is None else self._located(cloud, oldest, None)
         self._waiting.popleft()
         self._oldest = None
         return found
@@ -98,6 +101,9 @@ class PoseQueue:
         pose = self.source.locate(cloud)
         self.source.check_level(cloud, pose)
         return pose
+
+    def _located(self, cloud: Cloud, pose: SensorPose, motion: Motion | None) -> LocatedCloud:
+        return LocatedCloud(cloud, pose, motion, tuple(self.source.breaks))
 
     def ready(self) -> Iterator[LocatedCloud | DroppedCloud]:
         """All clouds that do not have to wait now."""
@@ -114,7 +120,7 @@ class PoseQueue:
             try:
                 pose = pose or self._locate(cloud)
                 if not lost:
-                    yield LocatedCloud(cloud, pose, self._known_motion(cloud))
+                    yield self._located(cloud, pose, self._known_motion(cloud))
                     continue
                 error = TransformUnavailable("too_late", "no pose came after it")
             except TransformUnavailable as reason:

@@ -11,7 +11,7 @@ The node and replay run this. They differ in their executors, and in who fills t
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,7 @@ from gpgmap_ros.geometry import Array
 from gpgmap_ros.mapping.noise import check_pose_covariance
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.sensing.cloud import Cloud
+from gpgmap_ros.sensing.continuity import Break
 from gpgmap_ros.sensing.deskewing import deskew
 from gpgmap_ros.sensing.pose_source import SensorPose
 from gpgmap_ros.sensing.scan_motion import skew_covariance
@@ -119,15 +120,10 @@ class Slam:
         for found in self.poses.ready():
             yield self.register(found) if isinstance(found, LocatedCloud) else found
 
-    def finish_waiting(self) -> Iterator[Step | DroppedCloud]:
-        """Process the clouds that are left when no more poses come."""
-        for found in self.poses.end():
-            yield self.register(found) if isinstance(found, LocatedCloud) else found
-
     def register(self, located: LocatedCloud) -> Step | DroppedCloud:
         """Cloud and pose -> map -> submap -> closure -> corrected pose."""
         cloud, pose = located.cloud, located.pose
-        drive = self._enter_drive(pose)
+        drive = self._enter_drive(pose, located.breaks)
         deskewed = self._is_deskewed(located)
         try:
             points = cloud.points
@@ -210,8 +206,8 @@ class Slam:
 
     # ------------------------------------------------ drives, and the end
 
-    def _enter_drive(self, pose: SensorPose) -> Drive:
-        """The drive of a pose; the map and the submap of another one end with it."""
+    def _enter_drive(self, pose: SensorPose, breaks: Sequence[Break]) -> Drive:
+        """The drive of a pose; the map and the submap of another one end with it. breaks: see `LocatedCloud`"""
         drive = self.drives.current
         if drive is not None and drive.key == pose.drive:
             return drive
@@ -220,7 +216,7 @@ class Slam:
                 drive.local_map = self.mapping.gpgmap()
             self.mapping.begin_drive("end of the drive")
             self._forget_correction()
-        return self.drives.begin(pose.drive, self.poses.source.breaks)
+        return self.drives.begin(pose.drive, breaks)
 
     def reset(self, ended_by: str) -> None:
         """Forget the map and the poses: what comes next is another drive. Finished submaps stay."""

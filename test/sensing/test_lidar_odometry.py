@@ -81,6 +81,17 @@ def test_the_covariance_is_that_of_the_errors(noise: float) -> None:
     assert 0.33 < np.mean(nees) < 3.0
 
 
+def test_surfaces_without_any_noise_are_registered() -> None:
+    """As of a simulator: eigenvalues across an exact plane are zero, or below it by rounding."""
+    rng, odometry = np.random.default_rng(0), LidarOdometry()
+    for k in range(3):
+        walls = rng.uniform(-5.0, 5.0, (6000, 3))
+        walls[np.arange(6000), np.arange(6000) % 3] = -5.0
+        step = odometry.register(walls, k * SECOND // 10)
+    assert np.isfinite(step.covariance).all()
+    assert np.linalg.norm(step.T_odom_sensor[:3, 3]) < 0.05
+
+
 def test_a_level_field_is_not_tracked() -> None:
     rng = np.random.default_rng(4)
     field = plane([-30, -30, 0], [60, 0, 0], [0, 60, 0], 20000, rng)

@@ -14,7 +14,7 @@ from gpgmap_ros.closure import LoopClosure
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.sensing import Cloud, SourceSetup, make_source
 from gpgmap_ros.sensing.messages import FrameTransform
-from gpgmap_ros.sensing.waiting import DroppedCloud, PoseQueue
+from gpgmap_ros.sensing.waiting import DroppedCloud, LocatedCloud, PoseQueue
 from gpgmap_ros.slam import Executors, Slam, Step
 from gpgmap_ros.slam.closure_server import ClosureServer
 
@@ -74,3 +74,21 @@ def test_an_error_beside_the_mapping_reaches_the_one_who_maps(
     monkeypatch.setattr(ClosureServer, "serve", fail)
     with pytest.raises(ValueError, match="the comparison failed"):
         run(executors, clouds=200)
+
+
+def test_a_drive_has_its_own_reason_where_clouds_are_located_ahead_of_the_mapping() -> None:
+    """Replay locates some clouds ahead: by the time the first drive is mapped, the source knows of all breaks."""
+    pytest.importorskip("small_gicp")
+    source = make_source("lidar", SourceSetup.recorded("odom", "lidar", "lidar"))
+    slam = Slam(fast_config({}), PoseQueue(source, 1.0, lambda: 0), Executors.inline())
+    rng, located = np.random.default_rng(0), []
+    for stamp in (1.0, 1.1, 11.1, 31.1):
+        walls = rng.uniform(-5.0, 5.0, (6000, 3))
+        walls[np.arange(6000), np.arange(6000) % 3] = -5.0
+        slam.poses.put(Cloud(round(stamp * 1e9), "lidar", walls))
+        located += list(slam.poses.ready())
+    for found in located:
+        assert isinstance(found, LocatedCloud)
+        assert isinstance(slam.register(found), Step)
+    reasons = [drive.reason for drive in slam.drives.all]
+    assert reasons == ["", "there is no cloud for 10.0 s", "there is no cloud for 20.0 s"]
