@@ -31,7 +31,7 @@ from gpgmap_ros.io.points.decoder import decoder
 from gpgmap_ros.io.points.source import Bounds
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import STORED, posterior_layers
-from gpgmap_ros.mapping.survey import PartialSums, SurveyModel, bounding_box
+from gpgmap_ros.mapping.survey import PartialSums, SurveyModel, SurveyNoise, bounding_box
 from gpgmap_ros.mapping.survey_parts import (
     Entries,
     PartIndex,
@@ -249,7 +249,7 @@ class WindowJob:
     """A window of the map that is solved at once.
 
     grid: of the whole map; rows, columns: of the window; parts: sums in it and around it, those tiles only
-    noise_level: of the whole survey; edge: cells along what is solved at once; factor: along a square of the overview
+    noise: of the whole survey; edge: cells along what is solved at once; factor: along a square of the overview
     signature: by which a result is known to be of this job
     """
 
@@ -257,7 +257,7 @@ class WindowJob:
     rows: slice
     columns: slice
     parts: tuple[tuple[str, Entries], ...]
-    noise_level: float | None
+    noise: SurveyNoise | None
     edge: int
     factor: int
     signature: str
@@ -331,7 +331,7 @@ def solve_divided(model: SurveyModel, job: WindowJob, places: Places, workers: W
         for x in range(0, shape[1], job.edge):
             rows = slice(job.rows.start + y, min(job.rows.start + y + job.edge, job.rows.stop))
             columns = slice(job.columns.start + x, min(job.columns.start + x + job.edge, job.columns.stop))
-            part = solve_window(model, job.grid, rows, columns, tiles, job.noise_level, job.solved_shape)
+            part = solve_window(model, job.grid, rows, columns, tiles, job.noise, job.solved_shape)
             if part is not None:
                 known = True
                 for name, layer in layers.items():
