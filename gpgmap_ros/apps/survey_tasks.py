@@ -80,7 +80,7 @@ def stamp_of(path: str) -> FileStamp:
 class FileScan:
     """What the header and a sample say of a file.
 
-    count: points, None where only reading tells; ranges: whether parts of it can be read
+    count: points, of which the sample is some; ranges: whether parts of it can be read; groups: parts by place
     bounds: as in the header, None where it has none; sample: (N, 3); digest: of count and sample
     places: (P, 3) of the sample, as dense as the file is everywhere
     empty: why there are no points, where there are none
@@ -91,6 +91,7 @@ class FileScan:
     crs: Crs
     note: str
     ranges: bool
+    groups: int
     bounds: Bounds | None
     decoder_bytes: int
     sample: Array
@@ -125,9 +126,10 @@ def scan_file(
     except NoPointsError as error:
         empty = str(error)
     check_extent(path, source.bounds, sample)
-    digest = hashlib.sha256(f"{source.count} ".encode() + sample.tobytes()).hexdigest()
+    count = source.seen if source.count is None else source.count  # where only reading tells, all was read
+    digest = hashlib.sha256(f"{count} ".encode() + sample.tobytes()).hexdigest()
     return FileScan(
-        stamp, source.count, source.crs, source.note, source.read_range is not None, source.bounds,
+        stamp, count, source.crs, source.note, source.read_range is not None, source.groups, source.bounds,
         source.decoder_bytes, sample, places, digest, empty,
     )  # fmt: skip
 
@@ -137,6 +139,7 @@ class PartSource:
     """Points of a file that one task reads.
 
     file, part: numbers of the file, and of the part in it; first, count: of its points, all where count is None
+    group: of the file's parts by place, None where it has none
     """
 
     file: int
@@ -147,6 +150,7 @@ class PartSource:
     count: int | None = None
     bounds: Bounds | None = None
     window: Window = EVERYTHING
+    group: int | None = None
 
     def path(self, scratch: Path, sub: int) -> Path:
         """Of the sums: one part, or several of a file that can't be divided before it is read."""
@@ -179,7 +183,7 @@ def sum_points(scratch: Path, digest: str, source: PartSource, threads: int | No
         }  # fmt: skip
 
     try:
-        for piece in read_ahead(opened.pieces(source.first, source.count)):
+        for piece in read_ahead(opened.pieces(source.first, source.count, source.group)):
             check_extent(source.stamp.path, source.bounds, piece)
             if sums.tiles and sums.count + len(piece) > PART_POINTS:
                 found.append(write_part(source.path(scratch, len(found)), sums, facts(last=False), workers))
