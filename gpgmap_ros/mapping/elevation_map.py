@@ -64,6 +64,11 @@ class ElevationMap:
         return self._grid
 
     @property
+    def count(self) -> float:
+        """Points in the present window."""
+        return 0.0 if self._gp is None else self._gp.count
+
+    @property
     def fallbacks(self) -> int:
         """Tiles of the present window that the solver had to solve the slower, safer way."""
         return 0 if self._gp is None else self._gp.fallbacks

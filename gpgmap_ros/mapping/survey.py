@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class SurveyModel:
     heights: tuple[float, float] = (-np.inf, np.inf)
     ground_width: float = 0.0
 
-    @property
+    @cached_property
     def lattice(self) -> Lattice:
         """Of the blocks in which statistics are kept."""
         return cached_gp(self.config.mapping).lattice

@@ -152,7 +152,8 @@ def restore_window(
         window.restore(blocks, 0.0)
     else:
         window.restore(blocks, 0.0, noise.level, noise.scale)
-    return window, margin
+    # `cut_window` gives every block that the bounds touch, the window takes those that its cells reach
+    return (window, margin) if window.count else None
 
 
 def solve_window(

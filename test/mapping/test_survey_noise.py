@@ -62,6 +62,16 @@ def test_the_scale_still_follows_the_ground(meadow_and_boulders: SmallSurvey) ->
     assert np.nanmedian(variance[:, 90:]) > 10.0 * np.nanmedian(variance[:, :45])
 
 
+def test_points_just_beyond_the_halo_of_a_window_make_no_map_there(
+    meadow_and_boulders: SmallSurvey, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(2)
+    points = np.column_stack([rng.uniform(0.0, 40.0, (2000, 2)), np.zeros(2000)])
+    survey = SmallSurvey(CONFIG, meadow_and_boulders.model.trend, tmp_path, [points])
+    found = [survey.window(slice(0, 8), slice(first, first + 8)) for first in range(52, 60)]
+    assert all(part is None for part in found), "known ground ends a few cells beyond the last point"
+
+
 def test_noise_that_is_not_learned_is_not_estimated(meadow_and_boulders: SmallSurvey, tmp_path: Path) -> None:
     stated = with_settings(CONFIG, {"mapping.learn_noise": False})
     survey = SmallSurvey(stated, meadow_and_boulders.model.trend, tmp_path, [np.zeros((10, 3))])
