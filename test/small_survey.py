@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from gp_core.grid import Grid, Workers
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.survey import Outliers, PartialSums, SurveyModel, Trend
-from gpgmap_ros.mapping.survey_noise import estimate_survey_noise
+from gpgmap_ros.mapping.survey import Outliers, PartialSums, SurveyModel, SurveyNoise, Trend
+from gpgmap_ros.mapping.survey_noise import learn_survey_noise
 from gpgmap_ros.mapping.survey_parts import PartIndex, places_by_tile, write_part
 from gpgmap_ros.mapping.survey_window import (
     find_outliers,
@@ -50,12 +51,15 @@ class SmallSurvey:
     def grid(self) -> Grid:
         return survey_grid(self.parts, self.model.config.mapping.resolution)
 
+    @cached_property
+    def noise(self) -> SurveyNoise | None:
+        return learn_survey_noise(self.model, self.parts, self.grid, WORKERS)
+
     def leave_out_outliers(self) -> Outliers:
         far, outliers = find_outliers(self.parts)
         self.parts = [without_tiles(part, far) for part in self.parts]
         return outliers
 
     def window(self, rows: slice, columns: slice) -> GPGMap | None:
-        level = estimate_survey_noise(self.model, self.parts, WORKERS)
         tiles = load_tiles(self.model, self.grid, rows, columns, places_by_tile(self.parts), WORKERS)
-        return solve_window(self.model, self.grid, rows, columns, tiles, level)
+        return solve_window(self.model, self.grid, rows, columns, tiles, self.noise)

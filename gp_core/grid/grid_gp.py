@@ -14,7 +14,14 @@ from gp_core.grid.blocks import Blocks
 from gp_core.grid.hyperparameters import Fit, fit
 from gp_core.grid.interpolation import DEGREE
 from gp_core.grid.local_noise import LocalNoise, estimate_noise, residual_squares
-from gp_core.grid.local_scale import LocalScale, estimate_scale
+from gp_core.grid.local_scale import (
+    BlockResiduals,
+    LocalScale,
+    ScalePrior,
+    block_residuals,
+    estimate_scale,
+    learn_scale_prior,
+)
 from gp_core.grid.marginal_likelihood import MarginalLikelihood
 from gp_core.grid.noise_level import estimate_noise_level
 from gp_core.grid.observations import Intake, Observations, as_points, as_positions
@@ -113,6 +120,7 @@ class GridGP:
         self._trend: TrendEstimate
         self._observations: Observations
         self._scale: LocalScale | None
+        self._scale_prior: ScalePrior | None
         information = expected_information(grid, kernel, self.noise_variance)
         self._set_prior(make_prior(kernel, None, self._tolerance, information))
         self._start(grid, half_life)
@@ -235,6 +243,7 @@ class GridGP:
         data = self._observations
         out._observations.noise = data.noise.copy_to(data.statistics.x, data.statistics.y)
         out._scale, out._level_count = copy.copy(self._scale), self._level_count
+        out._scale_prior = self._scale_prior
         data.mark_unread()
         out.take(self)
         return out
@@ -410,9 +419,13 @@ class GridGP:
         """(ny, nx) variance of the relief at edges and faces that the surface can't follow; 0 before `learn_scale`."""
         return 0.0 if self._scale is None else self._scale.unfollowed_on_grid(self.grid.x, self.grid.y)
 
-    def set_noise_level(self, level: float) -> None:
-        """Weight all points by a noise level that is known, as from the whole of which this map is a part."""
+    def set_noise_level(self, level: float, scale_prior: ScalePrior | None = None) -> None:
+        """Weight all points by a noise level that is known, as from the whole of which this map is a part.
+
+        scale_prior: for `learn_scale`, from the same whole; that of this map unless given
+        """
         data = self._observations
+        self._scale_prior = scale_prior
         data.set_noise(LocalNoise(data.statistics.x, data.statistics.y, scale=positive(level, "level")))
         self._level_count = np.inf
 
@@ -464,19 +477,32 @@ class GridGP:
         it again when the map has grown. Variances of height and slope, `measured_noise_at` and what follows from it
         use the result. Not together with `learn_noise`.
         """
-        data = self._observations
         if self.count == 0.0:
             raise ValueError("there are no data to learn the noise from: update the map first")
         if self.count > _LEVEL_RENEW * self._level_count:
             self._learn_level()
-        self._solve()
-        s = data.effective()
-        squares = residual_squares(s, self._block_means())
-        found = estimate_scale(s, squares, self._known_variances(s), 1.0 / self.noise_level)
+        residuals = self.block_residuals()
+        prior = self._scale_prior or learn_scale_prior([residuals], 1.0 / self.noise_level)
+        found = estimate_scale(residuals, prior)
         if self._scale is not None:
             found.keep_shape(self._scale)
         self._scale = found
         return found
+
+    def block_residuals(self, bounds: tuple[float, float, float, float] | None = None) -> BlockResiduals:
+        """What the scale is learned from; of several parts of a map by `learn_scale_prior`.
+
+        bounds: (x_min, y_min, x_max, y_max) of the blocks that speak for their surroundings; all unless given
+        """
+        self._solve()
+        s, inside = self._observations.effective(), None
+        if bounds is not None:
+            x, y = s.x.middles, s.y.middles
+            inside = np.logical_and.outer(
+                (y >= bounds[1]) & (y < bounds[3]), (x >= bounds[0]) & (x < bounds[2])
+            )
+        squares = residual_squares(s, self._block_means())
+        return block_residuals(s, squares, self._known_variances(s), inside)
 
     def calibrate_by_own(self, xy: Any, z: Any, variance: Any) -> None:
         """Learn the distribution of points about the map from some that are in it, each predicted without itself.
@@ -646,7 +672,7 @@ class GridGP:
         self._observations = Observations(
             grid, prior.spacing, reference, prior.unresolved, half_life, self._workers
         )
-        self._scale = None
+        self._scale = self._scale_prior = None
         self._level_count = 0.0
         self._reset()
 

@@ -18,6 +18,7 @@ shares of that sample within each interval.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -28,7 +29,7 @@ from scipy.special import gammaln
 from gp_core.arrays import Array
 from gp_core.grid import student_t
 from gp_core.grid.axes import Axis
-from gp_core.grid.statistics import COUNT, Statistics, overlap
+from gp_core.grid.statistics import COUNT, Mask, Statistics, overlap
 
 _WIDTHS: Final = (27, 9, 3, 1)
 """Blocks along a side of the squares, from the widest to the finest."""
@@ -147,27 +148,96 @@ class LocalScale:
         self.levels = other.levels
 
 
-def estimate_scale(s: Statistics, squares: Array, variance: Array, stated: float) -> LocalScale:
-    """The factors from the squares (J, I) of the present residuals over the present noise variances.
+@dataclass(frozen=True)
+class BlockResiduals:
+    """What the points of a window of the lattice say about tau.
 
-    variance: (J, I) of the surface in each block; stated: what tau would be if the noise were as stated
+    squares: (J, I) q, of the present residuals over the present noise variances
+    own: (J, I) d; count: (J, I) points
+    noise: (J, I) noise variance of a point, 0 without points
+    inside: (J, I) blocks that speak for their surroundings: not those at the edge of a part of a larger map
     """
-    count = s.totals[..., COUNT]
-    own = np.clip(count - s.weights[..., 0, 0] * variance, _LEAST_OWN * count, count)
-    overall = float((_STATED * stated + squares.sum()) / (_STATED + own.sum()))
-    factor, degrees = np.full(count.shape, overall), np.full(count.shape, _STATED)
-    some = np.flatnonzero(count.ravel() > 0.0)
-    some = some[:: -(-some.size // _MAX_BLOCKS)] if some.size else some
-    around = factor
+
+    x: Axis
+    y: Axis
+    squares: Array = field(repr=False)
+    own: Array = field(repr=False)
+    count: Array = field(repr=False)
+    noise: Array = field(repr=False)
+    inside: Mask = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ScalePrior:
+    """What all places of a map have in common. Parts of a map that share it agree where they overlap.
+
+    stated: tau if the noise were as stated; overall: tau of the whole map
+    degrees: nu at each width, from the widest on
+    """
+
+    stated: float
+    overall: float
+    degrees: tuple[float, ...]
+
+
+def block_residuals(
+    s: Statistics, squares: Array, variance: Array, inside: Mask | None = None
+) -> BlockResiduals:
+    """squares: (J, I) see above; variance: (J, I) of the surface in each block; inside: all blocks unless given"""
+    count, weight = s.totals[..., COUNT], s.weights[..., 0, 0]
+    own = np.clip(count - weight * variance, _LEAST_OWN * count, count)
+    noise = np.divide(count, weight, out=np.zeros_like(count), where=count > 0.0)
+    return BlockResiduals(
+        s.x, s.y, squares, own, count, noise, np.ones(count.shape, np.bool_) if inside is None else inside
+    )
+
+
+def learn_scale_prior(windows: Sequence[BlockResiduals], stated: float) -> ScalePrior:
+    """What the windows, parts of one map, have in common. stated: what tau would be if the noise were as stated"""
+    q = sum(float(window.squares[window.inside].sum()) for window in windows)
+    d = sum(float(window.own[window.inside].sum()) for window in windows)
+    overall = (_STATED * stated + q) / (_STATED + d)
+    filled = [np.flatnonzero(window.inside.ravel() & (window.count.ravel() > 0.0)) for window in windows]
+    step = -(-sum(some.size for some in filled) // _MAX_BLOCKS) or 1
+    chosen = [some[::step] for some in filled]
+    factors = [np.full(window.count.shape, overall) for window in windows]
+    degrees: list[float] = []
     for width in _WIDTHS:
-        q, d = (_sum_around(squares, width), _sum_around(own, width)) if width > 1 else (squares, own)
-        nu = _choose_degrees(q.ravel()[some], d.ravel()[some], factor.ravel()[some])
-        degrees = nu + d
-        factor = (nu * factor + q) / degrees
+        sums = [_sums_around(window, width) for window in windows]
+        some = [
+            (q.ravel()[at], d.ravel()[at], factor.ravel()[at])
+            for (q, d), factor, at in zip(sums, factors, chosen, strict=True)
+        ]
+        degrees.append(_choose_degrees(*(np.concatenate(part) for part in zip(*some, strict=True))))
+        factors = [_pool(*of, factor, degrees[-1])[0] for of, factor in zip(sums, factors, strict=True)]
+    return ScalePrior(stated, overall, tuple(degrees))
+
+
+def estimate_scale(window: BlockResiduals, prior: ScalePrior) -> LocalScale:
+    """The factors of a window of a map."""
+    factor, degrees = np.full(window.count.shape, prior.overall), np.full(window.count.shape, _STATED)
+    around = factor
+    for width, nu in zip(_WIDTHS, prior.degrees, strict=True):
+        factor, degrees = _pool(*_sums_around(window, width), factor, nu)
         around = factor if width == _WIDTHS[0] else around
-    noise = np.divide(count, s.weights[..., 0, 0], out=np.zeros_like(count), where=count > 0.0)
-    unfollowed = np.where(own >= _FEWEST_OWN, np.maximum(factor - _MORE * around, 0.0) * noise, 0.0)
-    return LocalScale(s.x, s.y, overall, np.maximum(factor, _LEAST * stated), degrees, unfollowed)
+    unfollowed = np.where(
+        window.own >= _FEWEST_OWN, np.maximum(factor - _MORE * around, 0.0) * window.noise, 0.0
+    )
+    least = _LEAST * prior.stated
+    return LocalScale(window.x, window.y, prior.overall, np.maximum(factor, least), degrees, unfollowed)
+
+
+def _sums_around(window: BlockResiduals, width: int) -> tuple[Array, Array]:
+    """(J, I) q and d over a square of blocks around each."""
+    if width == 1:
+        return window.squares, window.own
+    return _sum_around(window.squares, width), _sum_around(window.own, width)
+
+
+def _pool(q: Array, d: Array, around: Array, nu: float) -> tuple[Array, Array]:
+    """tau of q with d degrees and its own degrees, given tau of the surroundings and how much it says."""
+    degrees = nu + d
+    return (nu * around + q) / degrees, degrees
 
 
 def _sum_around(values: Array, width: int) -> Array:

@@ -76,10 +76,16 @@ class PlannedFile:
     ranges: bool
     bounds: tuple[float, ...] | None
     decoder_bytes: int
+    groups: int = 0
 
     def parts(self, classes: tuple[int, ...] | None, window: Window = EVERYTHING) -> list[PartSource]:
         """What its points are divided into."""
         bounds: Any = self.bounds
+        if self.groups > 1:
+            return [
+                PartSource(self.number, k, self.stamp, classes, bounds=bounds, window=window, group=k)
+                for k in range(self.groups)
+            ]
         if not self.ranges or self.count is None:
             return [PartSource(self.number, 0, self.stamp, classes, bounds=bounds, window=window)]
         starts = range(0, max(self.count, 1), PART_POINTS)
@@ -160,7 +166,9 @@ def covered_area(scans: Sequence[FileScan]) -> float | None:
 
 
 def planned_file(number: int, scan: FileScan) -> PlannedFile:
-    return PlannedFile(number, scan.stamp, scan.count, scan.ranges, scan.bounds, scan.decoder_bytes)
+    return PlannedFile(
+        number, scan.stamp, scan.count, scan.ranges, scan.bounds, scan.decoder_bytes, scan.groups
+    )
 
 
 def scan_files(

@@ -109,5 +109,6 @@ def describe_task(task: Task) -> str:
     about = task.arguments[2]
     if hasattr(about, "stamp"):
         end = "" if about.count is None else f" points {about.first:,} to {about.first + about.count:,}"
+        end = end if about.group is None else f" part {about.group + 1}"
         return f"{about.stamp.path}{end}"
     return task.name

@@ -15,7 +15,7 @@ from gpgmap_ros.apps.survey_tasks import SolvedWindow, WindowJob, solve_survey_w
 from gpgmap_ros.io.geotiff import TILE
 from gpgmap_ros.mapping.model import is_rough
 from gpgmap_ros.mapping.survey import SurveyModel
-from gpgmap_ros.mapping.survey_noise import estimate_survey_noise
+from gpgmap_ros.mapping.survey_noise import learn_survey_noise
 from gpgmap_ros.mapping.survey_parts import PartIndex
 from gpgmap_ros.mapping.survey_window import window_bounds, window_bytes
 from gpgmap_ros.memory import give_back
@@ -51,7 +51,7 @@ def make_windows(
     made = repr([(part.path.name, part.count, len(part.entries)) for part in parts])
     edge = window_edge(model, memory)
     signature = hashlib.sha256(f"{digest} {grid} {factor} {edge} {made}".encode()).hexdigest()
-    noise_level = estimate_survey_noise(model, parts, Workers(1))
+    noise = learn_survey_noise(model, parts, grid, Workers(1))
     tiles: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for number, part in enumerate(parts):
         for place, (row, column) in enumerate(zip(part.entries["row"], part.entries["column"], strict=True)):
@@ -65,7 +65,7 @@ def make_windows(
                 places.setdefault(number, []).append(place)
         if places:
             needed = tuple((str(parts[n].path), parts[n].entries[places[n]]) for n in sorted(places))
-            jobs.append(WindowJob(grid, rows, columns, needed, noise_level, edge, factor, signature))
+            jobs.append(WindowJob(grid, rows, columns, needed, noise, edge, factor, signature))
     return jobs
 
 

@@ -31,7 +31,7 @@ from gpgmap_ros.io.points.decoder import decoder
 from gpgmap_ros.io.points.source import Bounds
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import STORED, posterior_layers
-from gpgmap_ros.mapping.survey import PartialSums, SurveyModel, bounding_box
+from gpgmap_ros.mapping.survey import PartialSums, SurveyModel, SurveyNoise, bounding_box
 from gpgmap_ros.mapping.survey_parts import (
     Entries,
     PartIndex,
@@ -80,7 +80,7 @@ def stamp_of(path: str) -> FileStamp:
 class FileScan:
     """What the header and a sample say of a file.
 
-    count: points, None where only reading tells; ranges: whether parts of it can be read
+    count: points, of which the sample is some; ranges: whether parts of it can be read; groups: parts by place
     bounds: as in the header, None where it has none; sample: (N, 3); digest: of count and sample
     places: (P, 3) of the sample, as dense as the file is everywhere
     empty: why there are no points, where there are none
@@ -91,6 +91,7 @@ class FileScan:
     crs: Crs
     note: str
     ranges: bool
+    groups: int
     bounds: Bounds | None
     decoder_bytes: int
     sample: Array
@@ -125,9 +126,10 @@ def scan_file(
     except NoPointsError as error:
         empty = str(error)
     check_extent(path, source.bounds, sample)
-    digest = hashlib.sha256(f"{source.count} ".encode() + sample.tobytes()).hexdigest()
+    count = source.seen if source.count is None else source.count  # where only reading tells, all was read
+    digest = hashlib.sha256(f"{count} ".encode() + sample.tobytes()).hexdigest()
     return FileScan(
-        stamp, source.count, source.crs, source.note, source.read_range is not None, source.bounds,
+        stamp, count, source.crs, source.note, source.read_range is not None, source.groups, source.bounds,
         source.decoder_bytes, sample, places, digest, empty,
     )  # fmt: skip
 
@@ -137,6 +139,7 @@ class PartSource:
     """Points of a file that one task reads.
 
     file, part: numbers of the file, and of the part in it; first, count: of its points, all where count is None
+    group: of the file's parts by place, None where it has none
     """
 
     file: int
@@ -147,6 +150,7 @@ class PartSource:
     count: int | None = None
     bounds: Bounds | None = None
     window: Window = EVERYTHING
+    group: int | None = None
 
     def path(self, scratch: Path, sub: int) -> Path:
         """Of the sums: one part, or several of a file that can't be divided before it is read."""
@@ -179,7 +183,7 @@ def sum_points(scratch: Path, digest: str, source: PartSource, threads: int | No
         }  # fmt: skip
 
     try:
-        for piece in read_ahead(opened.pieces(source.first, source.count)):
+        for piece in read_ahead(opened.pieces(source.first, source.count, source.group)):
             check_extent(source.stamp.path, source.bounds, piece)
             if sums.tiles and sums.count + len(piece) > PART_POINTS:
                 found.append(write_part(source.path(scratch, len(found)), sums, facts(last=False), workers))
@@ -249,7 +253,7 @@ class WindowJob:
     """A window of the map that is solved at once.
 
     grid: of the whole map; rows, columns: of the window; parts: sums in it and around it, those tiles only
-    noise_level: of the whole survey; edge: cells along what is solved at once; factor: along a square of the overview
+    noise: of the whole survey; edge: cells along what is solved at once; factor: along a square of the overview
     signature: by which a result is known to be of this job
     """
 
@@ -257,7 +261,7 @@ class WindowJob:
     rows: slice
     columns: slice
     parts: tuple[tuple[str, Entries], ...]
-    noise_level: float | None
+    noise: SurveyNoise | None
     edge: int
     factor: int
     signature: str
@@ -331,7 +335,7 @@ def solve_divided(model: SurveyModel, job: WindowJob, places: Places, workers: W
         for x in range(0, shape[1], job.edge):
             rows = slice(job.rows.start + y, min(job.rows.start + y + job.edge, job.rows.stop))
             columns = slice(job.columns.start + x, min(job.columns.start + x + job.edge, job.columns.stop))
-            part = solve_window(model, job.grid, rows, columns, tiles, job.noise_level, job.solved_shape)
+            part = solve_window(model, job.grid, rows, columns, tiles, job.noise, job.solved_shape)
             if part is not None:
                 known = True
                 for name, layer in layers.items():

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gp_core.grid import Blocks, Grid, GridGP, GridPosterior
+from gp_core.grid.local_scale import BlockResiduals, ScalePrior
 from gp_core.grid.point_sample import PointSample
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config, MappingConfig
@@ -61,6 +62,11 @@ class ElevationMap:
     @property
     def grid(self) -> Grid:
         return self._grid
+
+    @property
+    def count(self) -> float:
+        """Points in the present window."""
+        return 0.0 if self._gp is None else self._gp.count
 
     @property
     def fallbacks(self) -> int:
@@ -149,20 +155,30 @@ class ElevationMap:
             self._gp.set_noise_level(level)
             self._posterior = None
 
+    def block_residuals(self, bounds: tuple[float, float, float, float]) -> BlockResiduals:
+        """What the scale of variances is learned from (see `GridGP.block_residuals`). ValueError without points."""
+        if self._gp is None:
+            raise ValueError("the map has no points yet: add some before asking for what they scatter by")
+        return self._gp.block_residuals(bounds)
+
     def restore(
-        self, blocks: Blocks | None, mean: float | None = None, noise_level: float | None = None
+        self,
+        blocks: Blocks | None,
+        mean: float | None = None,
+        noise_level: float | None = None,
+        scale_prior: ScalePrior | None = None,
     ) -> None:
         """Remember `blocks`, and nothing else. ValueError where they were made with another kernel or length scale.
 
         mean: height that the relief is a deviation from; the blocks' own unless given
-        noise_level: factor on the noise variances where it is known (see `GridGP.noise_level`)
+        noise_level, scale_prior: of the whole that the blocks are a part of (see `GridGP.set_noise_level`)
         """
         gp = None
         if blocks is not None:
             gp = self._process(blocks.reference if mean is None else mean)
             gp.add_blocks(blocks)
             if noise_level is not None:
-                gp.set_noise_level(noise_level)
+                gp.set_noise_level(noise_level, scale_prior)
         self._gp, self._posterior = gp, None
 
     def to_solve(self, before: ElevationMap | None = None) -> ElevationMap:

@@ -41,10 +41,10 @@ mean is within a tenth of a point's standard deviation for half of the cells, wi
 WINDOW_SCALES = 9.0
 """Length scales around a window of a large map whose points are solved with it: as far as the engine itself looks."""
 ROUGH_HALO = 16.0
-"""The same in cells, of a rough kernel: nearer points hide those behind them. From 8 cells on, means at the edge of a
-window differ from those with a wide halo by no more than means in its middle do, 0.01 to 0.03 posterior standard
-deviations (rms), which is the solver's own error; where there is a point in 50 cells only, wider halos are better. 12
-cells would hold the blocks that the local scale of the variances is learned from."""
+"""The same in cells, of a rough kernel: nearer points hide those behind them. With 0.1 points per cell or more, means
+at the edge of a window differ from those with a wide halo by no more than means in its middle do, 0.02 posterior
+standard deviations (rms), which is the solver's own error; with a point in 50 cells by up to 0.07. The local scale of
+the variances is learned from the blocks up to 12 cells away."""
 ROUGH_BLOCK_BYTES = 2900
 """Of one block while a rough kernel is solved: measured with windows of 256 cells and their halos."""
 KNOWN_CELLS = 5.0

@@ -13,18 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
 from gp_core.grid import Lattice
+from gp_core.grid.local_scale import ScalePrior
 from gp_core.grid.tiled_statistics import TileKey
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping.model import cached_gp
 from gpgmap_ros.mapping.survey_trend import Trend, spline_height, trend_of
 
-__all__ = ["Outliers", "PartialSums", "SurveyModel", "TilePoints", "Trend", "trend_of"]
+__all__ = ["Outliers", "PartialSums", "SurveyModel", "SurveyNoise", "TilePoints", "Trend", "trend_of"]
 
 MAX_TILES_AT_ONCE = 1 << 18
 """Tiles over whose box a piece of points is sorted in one go; one that reaches farther is divided first."""
@@ -45,7 +47,7 @@ class SurveyModel:
     heights: tuple[float, float] = (-np.inf, np.inf)
     ground_width: float = 0.0
 
-    @property
+    @cached_property
     def lattice(self) -> Lattice:
         """Of the blocks in which statistics are kept."""
         return cached_gp(self.config.mapping).lattice
@@ -54,6 +56,18 @@ class SurveyModel:
     def variance(self) -> float:
         """Noise variance of every point."""
         return self.config.noise.height_std**2
+
+
+@dataclass(frozen=True)
+class SurveyNoise:
+    """What all windows of a survey have in common, so that they agree where they meet.
+
+    level: factor on the noise variances of all points
+    scale: from which the factors on the variances are learned by place; None where there was nothing to learn from
+    """
+
+    level: float
+    scale: ScalePrior | None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.mapping.layers import posterior_layers
 from gpgmap_ros.mapping.model import cached_gp, solver_block_bytes, window_halo
 from gpgmap_ros.mapping.outliers import outlying_cells
-from gpgmap_ros.mapping.survey import Outliers, SurveyModel
+from gpgmap_ros.mapping.survey import Outliers, SurveyModel, SurveyNoise
 from gpgmap_ros.mapping.survey_parts import Entries, PartIndex, load_tile
 
 BLOCK_COPIES, CELL_BYTES, SPARE_BYTES = 3.0, 150, 120 << 20
@@ -118,21 +118,18 @@ def load_tiles(
     return {key: load_tile(model, key, places[key], workers) for key in keys}
 
 
-def solve_window(
+def restore_window(
     model: SurveyModel,
     grid: Grid,
     rows: slice,
     columns: slice,
     tiles: Mapping[TileKey, TileStatistics],
-    noise_level: float | None,
+    noise: SurveyNoise | None,
     shape: tuple[int, int] | None = None,
-) -> GPGMap | None:
-    """The map of a part of `grid`; None where there are no points in it or near it.
+) -> tuple[ElevationMap, int] | None:
+    """A part of `grid` with its halo, not solved yet, and the cells of the halo; None where there are no points.
 
-    tiles: those that the part and its halo touch, see `load_tiles`; there may be more
-    noise_level: of the whole survey, see `survey_noise`; None where noise is not learned
-    shape: rows and columns that are solved, with none beyond the part known: windows of one shape share the tables of
-        the prior, which take longer to compute than a window
+    The other arguments: see `solve_window`.
     """
     mapping, edge = model.config.mapping, model.config.mapping.resolution
     height, width = rows.stop - rows.start, columns.stop - columns.start
@@ -151,13 +148,42 @@ def solve_window(
         return None
     x, y = grid.origin[0] + columns.start * edge, grid.origin[1] + rows.start * edge
     window = ElevationMap(around, (x + 0.5 * across * edge, y + 0.5 * down * edge))
-    window.restore(blocks, 0.0, noise_level)
-    del blocks  # copied: the solver needs the room
+    if noise is None:
+        window.restore(blocks, 0.0)
+    else:
+        window.restore(blocks, 0.0, noise.level, noise.scale)
+    # `cut_window` gives every block that the bounds touch, the window takes those that its cells reach
+    return (window, margin) if window.count else None
+
+
+def solve_window(
+    model: SurveyModel,
+    grid: Grid,
+    rows: slice,
+    columns: slice,
+    tiles: Mapping[TileKey, TileStatistics],
+    noise: SurveyNoise | None,
+    shape: tuple[int, int] | None = None,
+) -> GPGMap | None:
+    """The map of a part of `grid`; None where there are no points in it or near it.
+
+    tiles: those that the part and its halo touch, see `load_tiles`; there may be more
+    noise: of the whole survey, see `survey_noise`; None where noise is not learned
+    shape: rows and columns that are solved, with none beyond the part known: windows of one shape share the tables of
+        the prior, which take longer to compute than a window
+    """
+    restored = restore_window(model, grid, rows, columns, tiles, noise, shape)
+    if restored is None:
+        return None
+    window, margin = restored
+    mapping, edge = model.config.mapping, grid.resolution
+    height, width = rows.stop - rows.start, columns.stop - columns.start
     relief = window.gpgmap(config=model.config)
     part = np.s_[margin : margin + height, margin : margin + width]
     layers = {name: relief[name][part].astype(np.float64) for name in posterior_layers(mapping)}
     if not np.isfinite(layers["elevation"]).any():
         return None
+    x, y = grid.origin[0] + columns.start * edge, grid.origin[1] + rows.start * edge
     own = Grid((x, y), (height, width), edge)
     trend, gradient = model.trend.with_gradient(own.centers.reshape(-1, 2))
     layers["elevation"] += trend.reshape(own.shape)

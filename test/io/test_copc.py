@@ -78,3 +78,33 @@ def test_a_node_that_can_not_hold_its_points_is_refused(copc: tuple[Path, dict],
         PointFileError, match=r"bad\.copc\.laz: cannot be read: a node says 2,000,000,000 points"
     ):
         read(tmp_path / "bad.copc.laz", Window((1000.0, 1000.0, 1064.0, 1064.0)))
+
+
+def test_a_large_file_is_read_in_parts_by_place(
+    copc: tuple[Path, dict], points: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each node is in one part; all but the few points of wide nodes are read with those around them."""
+    monkeypatch.setattr("gpgmap_ros.io.points.decoder.GROUP_POINTS", 1300)
+    source = open_points(copc[0])
+    parts = [np.concatenate(list(source.pieces(group=group))) for group in range(source.groups)]
+    same_points(np.concatenate(parts), points)
+    assert max(len(part) for part in parts) <= 1300
+    wide = [part for part in parts if np.ptp(part[:, :2], axis=0).max() > 0.6 * SIDE]
+    assert sum(map(len, wide)) < 0.2 * len(points)
+    assert len(parts) == len(wide) + 4
+
+
+def test_parts_of_a_window_hold_its_points(
+    copc: tuple[Path, dict], points: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpgmap_ros.io.points.decoder.GROUP_POINTS", 300)
+    box = (1002.0, 1003.0, 1042.5, 1030.0)
+    source = open_points(copc[0], window=Window(box))
+    assert source.groups > 3
+    inside = ((points[:, :2] >= box[:2]) & (points[:, :2] <= box[2:])).all(axis=1)
+    same_points(
+        np.concatenate([piece for group in range(source.groups) for piece in source.pieces(group=group)]),
+        points[inside],
+    )
+    source.sample(500)
+    assert source.seen == inside.sum()

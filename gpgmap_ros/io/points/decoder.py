@@ -24,6 +24,8 @@ from gpgmap_ros.interpreter import module_command
 
 NONE, FAILURE, END = b"N", b"F", b"E"
 FRAME_BYTES = 9
+GROUP_POINTS = 4_000_000
+"""Of a COPC file that are read as one part of it."""
 
 
 class DecoderFailed(ValueError):
@@ -47,9 +49,12 @@ class LasDecoder:
         self._said: IO[bytes] | None = None
         self._lock = threading.Lock()
 
-    def describe(self, path: Path) -> dict[str, Any]:
+    def describe(
+        self, path: Path, bounds: tuple[float, ...] | None = None, spacing: float | None = None
+    ) -> dict[str, Any]:
         """See `las_decoding.read_header`. DecoderFailed where the file can't be read."""
-        (content,) = self._answers({"do": "open", "path": str(path.resolve())})
+        window = {"bounds": bounds, "spacing": spacing, "most": GROUP_POINTS}
+        (content,) = self._answers({"do": "open", "path": str(path.resolve()), "window": window})
         return dict(json.loads(content))
 
     def points(
@@ -69,9 +74,10 @@ class LasDecoder:
         classes: tuple[int, ...] | None,
         bounds: tuple[float, ...] | None,
         spacing: float | None,
+        group: int | None = None,
     ) -> Iterator[NDArray[np.float64]]:
         """See `las_decoding.decode_nodes`. DecoderFailed where the file turns out to be damaged."""
-        window = {"bounds": bounds, "spacing": spacing}
+        window = {"bounds": bounds, "spacing": spacing, "most": GROUP_POINTS, "group": group}
         request = {"do": "read", "path": str(path.resolve()), "classes": classes, "window": window}
         for content in self._answers(request):
             yield np.frombuffer(content, dtype=np.float64).reshape(-1, 3)

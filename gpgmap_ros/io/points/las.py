@@ -25,7 +25,7 @@ DECODER_BYTES = 110 << 20
 def open_las(path: Path, classes: tuple[int, ...] | None, window: Window) -> PointSource:
     if importlib.util.find_spec("laspy") is None:
         raise PointFileError(f"{path}: LAS files need laspy: pip install laspy lazrs")
-    header = decoder.describe(path)
+    header = decoder.describe(path, window.bounds, window.spacing)
     wanted, note = classes, ""
     if classes is None and header["classes"].get(str(GROUND)):
         wanted, note = (GROUND,), "ground points (class 2) only"
@@ -36,25 +36,22 @@ def open_las(path: Path, classes: tuple[int, ...] | None, window: Window) -> Poi
         except NoneOfClass as error:
             raise NoPointsError(f"{path}: {error}") from error
 
-    if header["copc"] and window:
+    def read_nodes(group: int | None) -> Iterator[Array]:
+        yield from decoder.nodes(path, wanted, window.bounds, window.spacing, group)
 
-        def read_nodes(stride: int) -> Iterator[Array]:
-            yield from decoder.nodes(path, wanted, window.bounds, window.spacing)
-
-        return PointSource(
-            path, None, _las_crs(header["records"]), read_nodes, note, decoder_bytes=DECODER_BYTES,
-            bounds=_las_bounds(header["bounds"]),
-        )  # fmt: skip
+    by_nodes = header["copc"] and bool(window)
     return PointSource(
         path,
-        header["count"],
+        None if by_nodes else header["count"],
         _las_crs(header["records"]),
-        lambda stride: read(),
+        (lambda stride: read_nodes(None)) if by_nodes else (lambda stride: read()),
         note,
         decoder_bytes=DECODER_BYTES,
-        read_range=lambda first, count: read(first=first, count=count),
-        read_places=lambda places, each: read(places=places, each=each),
+        read_range=None if by_nodes else lambda first, count: read(first=first, count=count),
+        read_places=None if by_nodes else lambda places, each: read(places=places, each=each),
         bounds=_las_bounds(header["bounds"]),
+        groups=header["groups"],
+        read_group=read_nodes if header["groups"] else None,
     )
 
 

@@ -87,7 +87,7 @@ def main() -> None:
         limit_memory(path)
         try:
             if request["do"] == "open":
-                send(out, HEADER, json.dumps(read_header(path)).encode())
+                send(out, HEADER, json.dumps(read_header(path, **request["window"])).encode())
             else:
                 window = request.get("window")
                 pieces = (
@@ -157,8 +157,11 @@ def open_las(path: Path, threads: bool = True) -> laspy.LasReader:
     return reader
 
 
-def read_header(path: Path) -> dict[str, Any]:
-    """The number of points, how many of each class in a few places, the extent, and the coordinates' records."""
+def read_header(path: Path, bounds: list[float] | None, spacing: float | None, most: int) -> dict[str, Any]:
+    """The number of points, how many of each class in a few places, the extent, and the coordinates' records.
+
+    bounds, spacing, most: of the groups of a COPC file, whose number is given (`find_nodes`, `group_nodes`)
+    """
     with open_las(path, threads=False) as reader:
         header = reader.header
         count = int(header.point_count)
@@ -173,9 +176,15 @@ def read_header(path: Path) -> dict[str, Any]:
             for record in (*header.vlrs, *(getattr(header, "evlrs", None) or ()))
             if record.user_id == "LASF_Projection"
         ]
-        bounds = [*map(float, header.mins), *map(float, header.maxs)]
+        extent = [*map(float, header.mins), *map(float, header.maxs)]
         copc = any(record.user_id == "copc" and record.record_id == 1 for record in header.vlrs)
-    return {"count": count, "classes": classes, "records": records, "bounds": bounds, "copc": copc}
+    groups = 0
+    if copc:
+        with laspy.CopcReader.open(str(path)) as reader:
+            groups = len(group_nodes(find_nodes(reader, bounds, spacing), most))
+    return {
+        "count": count, "classes": classes, "records": records, "bounds": extent, "copc": copc, "groups": groups,
+    }  # fmt: skip
 
 
 def decode_points(path: Path, classes: list[int] | None, places: Places) -> Iterator[NDArray[np.float64]]:
@@ -214,48 +223,131 @@ def coordinates(raw: NDArray[Any], header: Any) -> NDArray[np.float64]:
     return xyz
 
 
-def decode_nodes(
-    path: Path, classes: list[int] | None, bounds: list[float] | None, spacing: float | None
-) -> Iterator[NDArray[np.float64]]:
-    """Coordinates (N, 3) of a COPC file: of the nodes that a box meets, down to a level; node by node.
+def find_nodes(reader: Any, bounds: list[float] | None, spacing: float | None) -> list[Any]:
+    """Nodes with points of a COPC file that a box meets, down to a level, in the order of the file.
 
-    bounds: smallest x and y, largest x and y; points of the nodes beyond it are among them
+    bounds: smallest x and y, largest x and y
     spacing: of the points at the finest level that is read, metres
     """
     limit_time()
+    header, info = reader.header, reader.copc_info
+    box = None
+    if bounds is not None:
+        box = Bounds(np.array(bounds[:2]), np.array(bounds[2:])).ensure_3d(header.mins, header.maxs)
+    levels = None
+    if spacing is not None:  # the spacing of a level is half that of the one above it
+        levels = range(max(int(np.ceil(np.log2(info.spacing / spacing))), 0) + 1)
+    nodes = [
+        node
+        for node in load_octree_for_query(reader.source, info, reader.root_page, box, levels)
+        if node.point_count
+    ]
+    for node in nodes:
+        if node.point_count > node.byte_size * POINTS_PER_BYTE:
+            raise ValueError(
+                f"a node says {node.point_count:,} points in {node.byte_size:,} bytes: it is damaged; copy it again"
+            )
+    return sorted(nodes, key=lambda node: int(node.offset))
+
+
+def group_nodes(nodes: list[Any], most: int) -> list[list[Any]]:
+    """Nodes divided by place: those that stand on one square of the octree, with at most so many points where it can
+    be divided. The wider nodes above the squares come first, in groups of their own.
+    """
+    totals: dict[tuple[int, int, int], int] = {}
+    for node in nodes:
+        for up in range(node.key.level + 1):
+            square = (node.key.level - up, node.key.x >> up, node.key.y >> up)
+            totals[square] = totals.get(square, 0) + node.point_count
+    whole, waiting = set(), [(0, 0, 0)]
+    while waiting:
+        level, x, y = square = waiting.pop()
+        inside = [
+            (level + 1, 2 * x + a, 2 * y + b)
+            for a in (0, 1)
+            for b in (0, 1)
+            if (level + 1, 2 * x + a, 2 * y + b) in totals
+        ]
+        if totals.get(square, 0) <= most or not inside:
+            whole.add(square)
+        else:
+            waiting += inside
+    columns: dict[tuple[int, int, int], list[Any]] = {}
+    above: list[list[Any]] = []
+    held = most
+    for node in nodes:
+        key = node.key
+        on = next(
+            (
+                square
+                for up in range(key.level + 1)
+                if (square := (key.level - up, key.x >> up, key.y >> up)) in whole
+            ),
+            None,
+        )
+        if on is not None:
+            columns.setdefault(on, []).append(node)
+            continue
+        if held + node.point_count > most:
+            above.append([])
+            held = 0
+        above[-1].append(node)
+        held += node.point_count
+    return above + [columns[square] for square in sorted(columns)]
+
+
+def decode_nodes(
+    path: Path,
+    classes: list[int] | None,
+    bounds: list[float] | None,
+    spacing: float | None,
+    most: int,
+    group: int | None,
+) -> Iterator[NDArray[np.float64]]:
+    """Coordinates (N, 3) of a COPC file: of the nodes that a box meets, down to a level; some nodes at a time.
+
+    bounds, spacing: see `find_nodes`; points of the nodes beyond the box are among them
+    most, group: one of `group_nodes`; all of them where it is None
+    """
     wanted = None if classes is None else np.isin(np.arange(256), classes)
     with laspy.CopcReader.open(str(path), decompression_selection=FIELDS) as reader:
-        header, info = reader.header, reader.copc_info
-        box = None
-        if bounds is not None:
-            box = Bounds(np.array(bounds[:2]), np.array(bounds[2:])).ensure_3d(header.mins, header.maxs)
-        levels = None
-        if spacing is not None:  # the spacing of a level is half that of the one above it
-            levels = range(max(int(np.ceil(np.log2(info.spacing / spacing))), 0) + 1)
-        nodes = load_octree_for_query(reader.source, info, reader.root_page, box, levels)
-        selection = FIELDS.to_lazrs()
-        for node in sorted(nodes, key=lambda node: int(node.offset)):
-            count, size = int(node.point_count), int(node.byte_size)
-            if not count:
-                continue
-            if count > size * POINTS_PER_BYTE:
-                raise ValueError(
-                    f"a node says {count:,} points in {size:,} bytes: it is damaged; copy it again"
-                )
+        header, selection = reader.header, FIELDS.to_lazrs()
+        nodes = find_nodes(reader, bounds, spacing)
+        for some in nodes_at_once(nodes if group is None else group_nodes(nodes, most)[group]):
+            count = sum(node.point_count for node in some)
             limit_time(count)
-            reader.source.seek(node.offset)
-            packed = reader.source.read(size)
-            if len(packed) < size:
-                raise ValueError("it ends within a node: it was cut off; copy it again")
+            packed = b"".join(read_node(reader.source, node) for node in some)
             buffer = np.zeros(count * header.point_format.size, dtype=np.uint8)
+            table = [(int(node.point_count), int(node.byte_size)) for node in some]
             lazrs.decompress_points_with_chunk_table(
-                packed, reader.laszip_vlr.record_data, buffer, [(count, size)], selection
+                packed, reader.laszip_vlr.record_data, buffer, table, selection
             )
             points = laspy.PackedPointRecord.from_buffer(buffer, header.point_format)
             raw = points.array
             if wanted is not None:
                 raw = raw[wanted[np.asarray(points.classification)]]
             yield coordinates(raw, header)
+
+
+def nodes_at_once(nodes: list[Any]) -> Iterator[list[Any]]:
+    """The nodes in lists of about a piece of points each: nodes of one list are decoded in parallel."""
+    some: list[Any] = []
+    for node in nodes:
+        if some and sum(other.point_count for other in some) + node.point_count > PIECE:
+            yield some
+            some = []
+        some.append(node)
+    if some:
+        yield some
+
+
+def read_node(source: Any, node: Any) -> bytes:
+    """Its compressed points."""
+    source.seek(node.offset)
+    packed = bytes(source.read(node.byte_size))
+    if len(packed) < node.byte_size:
+        raise ValueError("it ends within a node: it was cut off; copy it again")
+    return packed
 
 
 def add_classes(found: dict[int, int], kinds: NDArray[np.uint8]) -> None:

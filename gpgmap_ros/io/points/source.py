@@ -71,9 +71,14 @@ def clipped(source: PointSource, box: Box) -> PointSource:
             keep = ((piece[:, :2] >= low) & (piece[:, :2] <= high)).all(axis=1)
             yield piece if keep.all() else piece[keep]
 
-    read = source.read
+    read, read_group = source.read, source.read_group
     return replace(
-        source, count=None, read=lambda stride: inside(read(stride)), read_range=None, read_places=None
+        source,
+        count=None,
+        read=lambda stride: inside(read(stride)),
+        read_range=None,
+        read_places=None,
+        read_group=None if read_group is None else lambda group: inside(read_group(group)),
     )
 
 
@@ -88,6 +93,8 @@ class PointSource:
     read_range: the pieces of a range of points (first, count), where the format allows it
     read_places: so many points each at so many places all over the file, where decoding is worth sparing
     bounds: what the header says of the extent, None where it does not
+    groups: parts by place that it consists of, where the format has such; read_group: the pieces of one of them
+    seen: points that `sample` has looked at
     """
 
     path: Path
@@ -100,13 +107,18 @@ class PointSource:
     read_range: Callable[[int, int], Iterator[Array]] | None = field(default=None, repr=False)
     read_places: Callable[[int, int], Iterator[Array]] | None = field(default=None, repr=False)
     bounds: Bounds | None = None
+    groups: int = 0
+    read_group: Callable[[int], Iterator[Array]] | None = field(default=None, repr=False)
+    seen: int = 0
 
-    def pieces(self, first: int = 0, count: int | None = None) -> Iterator[Array]:
+    def pieces(self, first: int = 0, count: int | None = None, group: int | None = None) -> Iterator[Array]:
         """All points, in order, (N, 3) in the file's coordinates; PointFileError where it turns out to be damaged.
 
-        first, count: a range of the points, where the source has `read_range`
+        first, count: a range of the points, where the source has `read_range`; group: one of its `groups`
         """
-        if count is None:
+        if group is not None and self.read_group is not None:
+            yield from self._careful(self.read_group(group))
+        elif count is None:
             yield from self._careful(self.read(1))
         elif self.read_range is None:
             raise ValueError(f"{self.path}: can only be read from its beginning to its end")
@@ -145,8 +157,9 @@ class PointSource:
         return sample
 
     def _read_sample(self, max_points: int, stride: int) -> Array:
-        kept, total = [np.empty((0, 3))], 0
+        kept, total, self.seen = [np.empty((0, 3))], 0, 0
         for piece in self._careful(self.read(max(1, stride // 4))):
+            self.seen += len(piece)
             part = piece[:: min(stride, 4)]
             kept.append(part)
             total += len(part)

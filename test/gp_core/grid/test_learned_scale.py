@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gp_core.grid import Grid, GridGP
+from gp_core.grid.local_scale import learn_scale_prior
 from gp_core.grid.noise_level import estimate_noise_level
 from gp_core.grid.point_sample import PointSample
 from gp_core.kernels import Matern
@@ -143,3 +144,18 @@ def test_a_wall_on_exactly_level_ground_is_no_trouble() -> None:
     gp = make_map(np.column_stack([x.ravel(), y.ravel()]), z.ravel())
     assert np.isfinite(gp.posterior().mean).all()
     assert np.isfinite(gp.noise_level)
+
+
+def test_parts_of_a_map_share_what_is_learned_from_all_of_them() -> None:
+    """Alone, neither part knows that places differ; together they show it, and a map with their prior uses it."""
+    calm, wild = (make_map(*measured(8, 1500, std), learn=False) for std in (0.05, 1.0))
+    for gp in (calm, wild):
+        gp.set_noise_level(25.0)
+    parts = [gp.block_residuals() for gp in (calm, wild)]
+    alone = [learn_scale_prior([part], 1.0) for part in parts]
+    prior = learn_scale_prior(parts, 1.0)
+    assert min(one.degrees[0] for one in alone) > 10.0 * prior.degrees[0]
+    assert alone[0].overall < prior.overall < alone[1].overall
+    calm.set_noise_level(25.0, prior)
+    assert calm.learn_scale().overall == prior.overall
+    assert calm.twin().learn_scale().overall == prior.overall
