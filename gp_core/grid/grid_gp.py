@@ -289,9 +289,13 @@ class GridGP:
 
     # -- results -----------------------------------------------------------------------------------------
 
-    def posterior(self) -> GridPosterior:
-        """Mean, variance, gradient and gradient variance at every cell."""
-        self._solve()
+    def posterior(self, *, prompt: bool = False) -> GridPosterior:
+        """Mean, variance, gradient and gradient variance at every cell.
+
+        prompt: as soon as possible: where a map has a `variance_lag`, variances that are larger than they would have
+            to be are left for `renew`, also on ground that is new; what was lost is up to date
+        """
+        self._solve(prompt)
         means, variances = self._surface.mean_layers, self._surface.variance_layers
         if self._basis.count:
             mean, variances = self._trend.add_to(means, variances, self._basis.on_cells(self.grid))
@@ -308,6 +312,11 @@ class GridGP:
             gradient_variance=np.stack([variances[1], variances[2]], axis=-1),
             grid=self.grid,
         )
+
+    def renew(self) -> bool:
+        """Solve the variances that prompt posteriors have left; whether there were any. Means stay as they are."""
+        data = self._observations
+        return self._surface.renew(data.statistics, 1.0 / data.gain)
 
     def posterior_by(self, other: GridGP) -> GridPosterior:
         """The posterior of these data with the tiles of another map, which may be smaller and less exact ones.
@@ -704,12 +713,12 @@ class GridGP:
             self._surface.mark(data.changed, data.statistics)
             data.mark_read()
 
-    def _solve(self) -> None:
+    def _solve(self, prompt: bool = False) -> None:
         """Bring the surface up to date with the statistics."""
         data = self._observations
         data.mark_faded(_RENEW)
         self._mark_changes()
-        self._surface.solve(data.statistics, 1.0 / data.gain)
+        self._surface.solve(data.statistics, 1.0 / data.gain, prompt)
         self._estimate_trend()
 
     def _estimate_trend(self) -> None:

@@ -54,8 +54,15 @@ class Surface(Protocol):
         """
         ...
 
-    def solve(self, s: Statistics, gain: float) -> None:
-        """Solve all parts that are out of date and update the layers."""
+    def solve(self, s: Statistics, gain: float, prompt: bool = False) -> None:
+        """Solve all parts that are out of date and update the layers.
+
+        prompt: variances that are too large may be left to `renew`
+        """
+        ...
+
+    def renew(self, s: Statistics, gain: float) -> bool:
+        """Solve the variances that were left, of the statistics that were solved last; whether there were any."""
         ...
 
     def at(self, x: Array, y: Array) -> tuple[Array, Array]:

@@ -103,8 +103,8 @@ class TileSurface:
             self._mean_layers.draw(~self.means.stale, self._workers)
             self._variance_layers.draw(~self.variances.stale, self._workers)
 
-    def solve(self, s: Statistics, gain: float) -> None:
-        """Solve all tiles that are out of date and update the layers."""
+    def solve(self, s: Statistics, gain: float, prompt: bool = False) -> None:
+        """Solve all tiles that are out of date and update the layers: nothing is left for later."""
         with single_threaded_blas():
             stale = self.means.stale, self.variances.stale
             # The mean's jobs are the longer ones: begun first, they end together with the others.
@@ -115,6 +115,9 @@ class TileSurface:
             self.variances.fallbacks += sum(failed[len(means) :])
             self._mean_layers.draw(stale[0], self._workers)
             self._variance_layers.draw(stale[1], self._workers)
+
+    def renew(self, s: Statistics, gain: float) -> bool:
+        return False
 
     def at(self, x: Array, y: Array) -> tuple[Array, Array]:
         """(K, 3, N) means and (3, N) variances of value, d/dx and d/dy at points (N,)."""

@@ -33,6 +33,8 @@ MEAN_DRIFT = 0.5
 
 NOISE_RENEWAL = 0.15
 """Share of the points so far that must be new before the noise is learned again."""
+PROMPT_NOISE = 2.0
+"""Times that share, where the map is to be solved promptly: it may be learned again right after."""
 MOST_REPLACED = 10.0
 """Times that the points of the map may be replaced before it is in any case: what they say is limited."""
 
@@ -198,23 +200,41 @@ class ElevationMap:
         out._new_points, self._new_points = out._new_points + self._new_points, 0
         return out
 
-    def posterior(self) -> GridPosterior:
-        """The surface as it is known now; solved again only if something changed."""
+    def posterior(self, *, prompt: bool = False) -> GridPosterior:
+        """The surface as it is known now; solved again only if something changed.
+
+        prompt: leave what need not be done at once to `renew` (see `GridGP.posterior`)
+        """
         if self._posterior is None:
             gp = self._gp
             if gp is None:
                 self._posterior = self._process(0.0).posterior()
             else:
-                if self.config.learn_noise:
+                if self.config.learn_noise and self._noise_is_old(gp, prompt):
                     self._learn_noise(gp)
-                self._posterior = self._with_common_error(gp.posterior())
+                self._posterior = self._with_common_error(gp.posterior(prompt=prompt))
         return self._posterior
 
-    def _learn_noise(self, gp: GridGP) -> None:
-        """Learn how far points scatter, if that is not known of most of them yet."""
+    def renew(self) -> bool:
+        """Bring up to date what a prompt posterior has left: variances, and the learned noise. Whether that was any."""
+        gp = self._gp
+        if gp is None:
+            return False
+        renewed = gp.renew()
+        if self.config.learn_noise and self._noise_is_old(gp):
+            self._learn_noise(gp)
+            renewed = True
+        if renewed:
+            self._posterior = None
+        return renewed
+
+    def _noise_is_old(self, gp: GridGP, prompt: bool = False) -> bool:
+        """Whether the scatter of points was learned from too few of them, or before too many of them were replaced."""
         enough = min(NOISE_RENEWAL * max(self._seen, gp.count), MOST_REPLACED * gp.count)
-        if gp.has_learned_noise and self._new_points <= enough:
-            return
+        return not gp.has_learned_noise or self._new_points > (PROMPT_NOISE if prompt else 1.0) * enough
+
+    def _learn_noise(self, gp: GridGP) -> None:
+        """Learn how far points scatter."""
         gp.learn_scale()
         points = self._sample.points
         inside = flat_cells(self._grid, points[:, :2])[1]

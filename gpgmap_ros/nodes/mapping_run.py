@@ -84,6 +84,7 @@ class MappingRun:
             self._intake.prepare,
             self._fuse,
             self._publish_map,
+            self._renew_map,
             lambda: self.slam.mapping.wants_surface,
             lambda cloud: self.drop(
                 "queue_full", "clouds come faster than they are mapped; the oldest goes first"
@@ -191,6 +192,9 @@ class MappingRun:
 
     def _publish_map(self, due: bool) -> None:
         self.results.publish_map(self.slam.mapping, self.worker.between_steps(), due)
+
+    def _renew_map(self) -> bool:
+        return self.results.renew_map(self.slam.mapping, self.worker.between_steps())
 
     def _fuse(self, located: LocatedCloud) -> bool:
         """Put a cloud into the map; whether that changed it."""

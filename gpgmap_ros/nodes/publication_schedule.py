@@ -27,9 +27,13 @@ class PublicationSchedule:
         self.period = period
         self._due = self._fused = float("-inf")
         self._interval = self._before = 0.0
+        self._apart = self._latest = float(
+            "inf"
+        )  # between clouds: the shorter of the last two times, and the last
 
     def note_cloud(self, now: float) -> None:
         """A cloud has changed the map."""
+        self._apart, self._latest = min(now - self._fused, self._latest), now - self._fused
         latest = min(now - self._fused, self.period)
         # the longer of two: after one that came late the next comes early
         self._interval, self._before, self._fused = max(latest, self._before), latest, now
@@ -48,3 +52,12 @@ class PublicationSchedule:
         if not wait_for_cloud or due <= self._fused + SOON * self._interval:
             return due
         return max(due, self._fused + OVERDUE * self._interval)
+
+    def has_time(self, now: float, seconds: float) -> bool:
+        """Whether so many seconds are left until another cloud is expected, or none is expected any more."""
+        return now + seconds <= self._fused + self._apart or now >= self.cloud_overdue
+
+    @property
+    def cloud_overdue(self) -> float:
+        """When no other cloud is expected any more."""
+        return self._fused + OVERDUE * self._apart

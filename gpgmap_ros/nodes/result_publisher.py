@@ -17,6 +17,7 @@ from gpgmap_ros.nodes.submap_sharing import SubmapSender
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 from gpgmap_ros.slam import MappingPipeline, SlamListener
 from gpgmap_ros.slam.closure_messages import Answer, Update
+from gpgmap_ros.slam.map_solving import MapToSolve, SolvedMap
 from gpgmap_ros.slam.metrics import Metrics
 
 PLAUSIBLE_LATENCY = 3600.0  # seconds: beyond it the stamps are of another time than the clock
@@ -45,6 +46,8 @@ class ResultPublisher(SlamListener):
         """As it was last solved; None where it has changed since."""
         self._state = object()
         """Of the map of the moment: another one after each change."""
+        self._last: MapToSolve | None = None
+        """What was last solved; None where nothing of it is left to renew."""
         self._sender: MapSender[GPGMap] = MapSender(self._send, self._on_unsent)
 
     def invalidate_map(self) -> None:
@@ -75,13 +78,29 @@ class ResultPublisher(SlamListener):
             return
         with self._metrics.timed("solving"):
             solved = task.solve()
+        self._last = task
         with between_steps:
-            if not mapping.look_at(solved):
-                return  # the map is another one now
-            if state is self._state:
-                self._map = solved.gpgmap
-            if due:
+            if self._take(solved, mapping, state) and due:
                 self._sender.put(solved.gpgmap)
+
+    def renew_map(self, mapping: MappingPipeline, between_steps: AbstractContextManager[object]) -> bool:
+        """Solve what the last map has left for later; whether the map to be sent is another one now."""
+        with between_steps:
+            task, self._last, state = self._last, None, self._state
+        if task is None:
+            return False
+        with self._metrics.timed("renewing"):
+            renewed = task.renew()
+        with between_steps:
+            return renewed is not None and self._take(renewed, mapping, state)
+
+    def _take(self, solved: SolvedMap, mapping: MappingPipeline, state: object) -> bool:
+        """Compare clouds with a map that was solved, and keep it to be sent; False if the map is another one now."""
+        if not mapping.look_at(solved):
+            return False
+        if state is self._state:
+            self._map = solved.gpgmap
+        return True
 
     def _send(self, gpgmap: GPGMap) -> None:
         """Build the messages of a map and publish them; in the sender's thread."""

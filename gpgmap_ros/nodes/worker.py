@@ -37,6 +37,8 @@ class Worker(Generic[Ready]):
     fuse: takes what `prepare` made; True if it changed the map.
     publish: solves the map while there is news, and sends it out if it is given True; else only the gate needs it.
         Whatever of it must not happen while a cloud is fused is done with `between_steps`.
+    renew: improves the last map by what takes longer, after `publish` and if no cloud is expected meanwhile; True if
+        the map is worth sending again
     hurry: whether the map is to be solved although none is due to go out
     shed: told of a cloud that was dropped because the queue was full: the oldest goes first.
     failed: told of an exception in one of them; the work goes on with the next cloud.
@@ -47,6 +49,7 @@ class Worker(Generic[Ready]):
         prepare: Callable[[WaitingCloud], Ready | None],
         fuse: Callable[[Ready], bool],
         publish: Callable[[bool], None],
+        renew: Callable[[], bool],
         hurry: Callable[[], bool],
         shed: Callable[[WaitingCloud], None],
         failed: Callable[[Exception], None],
@@ -54,6 +57,7 @@ class Worker(Generic[Ready]):
         period: float,
     ) -> None:
         self._prepare, self._fuse, self._publish, self._hurry = prepare, fuse, publish, hurry
+        self._renew = renew
         self._shed, self._failed = shed, failed
         self.queue_size, self._schedule = queue_size, PublicationSchedule(period)
         self._queue: deque[WaitingCloud] = deque()
@@ -61,7 +65,8 @@ class Worker(Generic[Ready]):
         self._busy = threading.RLock()
         self._changed = self._asked = self._closing = False
         self._fresh = False  # a cloud has been fused since the map was last solved
-        self._cost = 0.0  # seconds that the last publication took
+        self._renewable = False  # the map was solved, and not renewed since
+        self._cost = self._renewal_cost = 0.0  # seconds that the last publication and the last renewal took
         self._threads: list[threading.Thread] = []
 
     @property
@@ -155,20 +160,32 @@ class Worker(Generic[Ready]):
     def _publish_maps(self) -> None:
         while True:
             with self._wake:
-                while not self._closing and not self._due() and not self._hurries():
-                    self._wake.wait(self._time_to_publication())
+                while not self._closing and not self._due() and not self._hurries() and not self._renews():
+                    self._wake.wait(self._time_to_next())
                 if self._closing:
                     return
-                due, start = self._due(), time.monotonic()
-                self._fresh = False
+                due, renews, start = self._due(), not self._due() and not self._hurries(), time.monotonic()
+                if not renews:
+                    self._fresh = False
                 if due:
                     self._changed = self._asked = False
                     self._schedule.note_map(start)
             try:
-                self._publish(due)
+                if renews:
+                    self._renew_map(start)
+                else:
+                    self._publish(due)
+                    self._renewable, self._cost = True, time.monotonic() - start
             except Exception as error:
                 self._failed(error)
-            self._cost = time.monotonic() - start
+
+    def _renew_map(self, start: float) -> None:
+        self._renewable = False
+        renewed = self._renew()
+        self._renewal_cost = time.monotonic() - start
+        if renewed:
+            with self._wake:
+                self._changed = True
 
     def _due(self) -> bool:
         return self._changed and time.monotonic() >= self._next_publication()
@@ -176,10 +193,19 @@ class Worker(Generic[Ready]):
     def _hurries(self) -> bool:
         return self._fresh and self._hurry()
 
+    def _renews(self) -> bool:
+        """Whether the last map can be renewed before anything else is to be done."""
+        idle = self._renewable and not self._fresh and not self._queue
+        return idle and self._schedule.has_time(time.monotonic(), self._renewal_cost)
+
     def _next_publication(self) -> float:
         """Later while clouds wait, so that they are fused rather than lost."""
         at_least = PATIENCE * self._cost if len(self._queue) > 1 else 0.0
         return self._schedule.next_map(at_least, wait_for_cloud=not self._asked)
 
-    def _time_to_publication(self) -> float | None:
-        return max(self._next_publication() - time.monotonic(), 0.0) if self._changed else None
+    def _time_to_next(self) -> float | None:
+        """Seconds until there may be something to do without another cloud."""
+        times = [self._next_publication()] if self._changed else []
+        if self._renewable and not self._fresh and not self._queue:
+            times.append(self._schedule.cloud_overdue)
+        return max(min(times) - time.monotonic(), 0.0) if times else None

@@ -27,6 +27,15 @@ class MapToSolve:
     stamp: int
 
     def solve(self) -> SolvedMap:
+        """The map of all points. What takes longer and only makes it surer may be left to `renew`."""
+        self.elevation_map.posterior(prompt=True)
+        return self._solved()
+
+    def renew(self) -> SolvedMap | None:
+        """The same map with the variances and the noise of all points; None where `solve` has left nothing."""
+        return self._solved() if self.elevation_map.renew() else None
+
+    def _solved(self) -> SolvedMap:
         surface = take_snapshot(self.elevation_map, self.stamp)
         gpgmap = self.elevation_map.gpgmap(self.config.map_frame, self.stamp, self.config)
         return SolvedMap(self.elevation_map, gpgmap, surface)

@@ -24,6 +24,8 @@ class Recorder:
         self.shed: list[int] = []
         self.published: list[int] = []
         self.solved: list[int] = []
+        self.renewed: list[int] = []
+        self.worth_sending = False
         self.hurries = False
         self.published_at: list[float] = []
         self.errors: list[str] = []
@@ -48,6 +50,11 @@ class Recorder:
         self.published_at.append(time.monotonic())
         self.note(self.published, len(self.fused))
 
+    def renew(self) -> bool:
+        worth_sending, self.worth_sending = self.worth_sending, False  # what was renewed is not renewed again
+        self.note(self.renewed, len(self.fused))
+        return worth_sending
+
     def drop(self, cloud: WaitingCloud) -> None:
         self.note(self.shed, cloud.message)
 
@@ -70,7 +77,7 @@ def made() -> object:
 
     def make(queue_size: int = 100, period: float = 0.0) -> tuple[Recorder, Worker]:
         recorder = Recorder()
-        steps = (recorder.prepare, recorder.fuse, recorder.publish, lambda: recorder.hurries)
+        steps = (recorder.prepare, recorder.fuse, recorder.publish, recorder.renew, lambda: recorder.hurries)
         worker = Worker(*steps, recorder.drop, recorder.fail, queue_size, period)
         worker.start()
         workers.append((recorder, worker))
@@ -93,6 +100,31 @@ def test_clouds_are_fused_in_order_and_published(made: object) -> None:
     recorder.wait_for(lambda: recorder.published and recorder.published[-1] == 10)
     assert recorder.fused == list(range(10))
     assert not recorder.shed
+
+
+def test_a_map_is_renewed_once_after_it_went_out_and_sent_again_if_that_is_worth_it(made: object) -> None:
+    recorder, worker = made()
+    recorder.worth_sending = True
+    worker.put(cloud(0))
+    recorder.wait_for(lambda: len(recorder.renewed) == 2)  # the map that is sent again is one like others
+    time.sleep(0.05)
+    assert recorder.published == [1, 1]
+    assert recorder.renewed == [1, 1]
+
+
+def test_a_map_is_not_renewed_while_clouds_wait(made: object) -> None:
+    recorder, worker = made()
+    worker.put(cloud(0))
+    recorder.wait_for(lambda: recorder.renewed == [1])
+    recorder.gate.clear()
+    worker.put(cloud(1))
+    worker.put(cloud(2))
+    worker.ask_for_publication()
+    recorder.wait_for(lambda: len(recorder.published) >= 2)
+    time.sleep(0.05)
+    assert recorder.renewed == [1]
+    recorder.gate.set()
+    recorder.wait_for(lambda: recorder.renewed[-1] == 3)
 
 
 def test_a_cloud_that_cannot_be_made_ready_changes_nothing(made: object) -> None:

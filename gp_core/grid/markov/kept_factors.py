@@ -40,6 +40,8 @@ from gp_core.grid.workers import Workers
 _CONVERGED: Final = 0.02
 """Root of e' P e at which the mean is good enough: at no cell is it off by more posterior standard deviations."""
 _MOST_STEPS: Final = 16
+_TRIED_STEPS: Final = 5
+"""Steps after which it is judged by those so far whether they will be enough."""
 
 
 def improve(
@@ -52,16 +54,18 @@ def improve(
     """
     r = residual.copy()
     z = _solve(r, plan, factors, workers)
-    square = float(r @ z)
+    square = first = float(r @ z)
     step, image = z.copy(), r.copy()  # image: P_f step
     change = np.zeros_like(mean)
-    for _ in range(_MOST_STEPS):
+    for taken in range(_MOST_STEPS):
         if not np.isfinite(square):
             return False
         if square <= _CONVERGED**2:
             mean += change
             residual[:] = r
             return True
+        if taken == _TRIED_STEPS and square * (square / first) ** (_MOST_STEPS / taken - 1.0) > _CONVERGED**2:
+            return False
         product = image + _times_stencil(growth, step, plan.size[1])
         along = square / float(step @ product)
         change += along * step

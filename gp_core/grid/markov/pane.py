@@ -5,13 +5,14 @@ neither its data nor what is known of its border have changed by more than a sma
 
 A pane whose variances may lag keeps its factors while the information in a job grows by no more than that on average:
 the means of all coefficients are then those of the newest data (kept_factors.py), the variances those of the data that
-were eliminated, which are less and so state a larger one.
+were eliminated, which are less and so state a larger one. A *prompt* update leaves even more to `renew`, which the
+caller runs when nobody waits: then only what the means need and what would state too small a variance is done at once.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -42,8 +43,25 @@ _SMALL_JOB: Final = 400
 """Coefficients of a job, at least, over which that average is taken."""
 _RENEWED_WITH: Final = 0.5
 """Share of the lag from which on a job is eliminated again together with others."""
+_LARGE: Final = 0.5
+"""Change of the data of a coefficient with which its job is, too."""
 _SETTLED_SHARE: Final = 0.25
 """Of the lag: relative change of a border's variance below which the boxes inside keep theirs."""
+
+
+class _Change(NamedTuple):
+    """By job, added up over its coefficients: shares by which their data have changed, whatever the sign; those that
+    are gone; numbers of coefficients that had no data, whose data have changed by more than a half, and with data.
+
+    Where points replace others, as in a map whose information is limited, ups and downs cancel. Coefficients that have
+    come by data, or have lost all, count in full.
+    """
+
+    size: Array
+    lost: Array
+    new: Array
+    large: Array
+    seen: Array
 
 
 class Pane:
@@ -81,6 +99,8 @@ class Pane:
         self._sizes = np.maximum(np.bincount(plan.job_of, minlength=len(plan.jobs)), _SMALL_JOB)
         self._delay = np.zeros(len(plan.jobs), dtype=np.int64)
         """Updates for which a job has waited to be renewed."""
+        self._not_spread: Mask = np.zeros(len(plan.jobs), dtype=np.bool_)
+        """Jobs whose factors are newer than their covariances."""
 
     @property
     def nbytes(self) -> int:
@@ -89,20 +109,27 @@ class Pane:
         return sum(array.nbytes for array in arrays)
 
     def update(
-        self, changed: Mask, s: Statistics, heights: Array, gain: float, workers: Workers
+        self,
+        changed: Mask,
+        s: Statistics,
+        heights: Array,
+        gain: float,
+        workers: Workers,
+        prompt: bool = False,
     ) -> tuple[Mask, Mask]:
         """Solve for the data of the blocks (J, I) that changed.
 
         Returns of which coefficients (n_y, n_x) the means, and of which the covariances were solved again.
 
         heights: (K, J, I, 6, 6)
+        prompt: leave covariances that are too large to `renew`
         """
         before = None if self._factored is None else (self._stencil.copy(), self._right.copy())
         touched = self._take_data(changed, s, heights, gain, workers)
         dirty = np.zeros(len(self.plan.jobs), dtype=np.bool_)
         dirty[np.unique(self.plan.job_of[touched])] = True
         if before is not None:
-            followed = self._follow(*before, workers)
+            followed = self._follow(*before, workers, prompt)
             if followed is not None:
                 self._waiting |= dirty
                 return np.ones(self.plan.size, dtype=np.bool_), followed
@@ -112,10 +139,24 @@ class Pane:
         if self._lag > 0.0:
             self._factored = self._stencil.reshape(-1, NEIGHBOURS).copy()
             self._residual[:] = 0.0
+            dirty |= self._not_spread
+            self._not_spread[:] = False
+            self._delay[:] = 0
         solved = self._substitute_from(dirty, self.means, _SETTLED_VARIANCE, _SETTLED_MEAN, workers)
         return solved, solved
 
-    def _follow(self, stencil: Array, right: Array, workers: Workers) -> Mask | None:
+    def renew(self, workers: Workers) -> Mask:
+        """Bring the covariances up to date that `update` has left behind by a good part of the lag.
+
+        The means are those of the newest data before and after. Returns of which coefficients (n_y, n_x) the
+        covariances were solved again.
+        """
+        if self._factored is None:
+            return np.zeros(self.plan.size, dtype=np.bool_)
+        self._renew_factors(self._outdated(self._change_by_job(self._factored)), self._factored, workers)
+        return self._renew_covariances(workers)
+
+    def _follow(self, stencil: Array, right: Array, workers: Workers, prompt: bool) -> Mask | None:
         """The means of the new data by the factors, of which those are renewed whose data have changed much.
 
         Returns of which coefficients (n_y, n_x) the covariances were solved again; None where all is to be solved
@@ -126,7 +167,8 @@ class Pane:
         plan, factored = self.plan, self._factored
         assert factored is not None
         now = self._stencil.reshape(-1, NEIGHBOURS)
-        renewed = self._jobs_to_renew(factored)
+        change = self._change_by_job(factored)
+        renewed = self._jobs_to_renew(change, prompt)
         if renewed.mean() > _MOST_RENEWED:
             return None
         means = self.means.reshape(len(self.means), -1)
@@ -134,51 +176,74 @@ class Pane:
         less = stencil.reshape(-1, NEIGHBOURS) - now
         for mean, rest in zip(means, residual, strict=True):
             add_stencil_product(less, mean, plan.size[1], rest)
-        if renewed.any():
-            self._eliminate_with_parents(renewed, workers)
-            np.copyto(factored, now, where=renewed[plan.owners])
+        self._renew_factors(renewed, factored, workers)
         growth = now - factored
         for mean, rest in zip(means, residual, strict=True):
             if not improve(mean, rest, growth, plan, self._factors, workers):
                 return None
         self._residual = residual
-        if not renewed.any():
+        if prompt and not (change.lost > self._lag * change.seen).any():
             return np.zeros(plan.size, dtype=np.bool_)
+        return self._renew_covariances(workers)
+
+    def _renew_factors(self, jobs: Mask, factored: Array, workers: Workers) -> None:
+        """Eliminate the present data of these jobs and of all that they are parts of."""
+        if jobs.any():
+            self._eliminate_with_parents(jobs, workers)
+            np.copyto(factored, self._stencil.reshape(-1, NEIGHBOURS), where=jobs[self.plan.owners])
+            self._not_spread |= jobs
+            self._delay[jobs] = 0
+
+    def _renew_covariances(self, workers: Workers) -> Mask:
+        """Those of the jobs whose factors are newer; which coefficients (n_y, n_x) were solved."""
+        jobs = self._not_spread
+        if not jobs.any():
+            return np.zeros(self.plan.size, dtype=np.bool_)
         # The means that come with the covariances are those of factors of mixed age: they are not wanted.
-        return self._substitute_from(
-            renewed, np.empty_like(self.means), _SETTLED_SHARE * self._lag, np.inf, workers
+        solved = self._substitute_from(
+            jobs, np.empty_like(self.means), _SETTLED_SHARE * self._lag, np.inf, workers
         )
+        self._not_spread = np.zeros_like(jobs)
+        return solved
 
-    def _jobs_to_renew(self, factored: Array) -> Mask:
+    def _jobs_to_renew(self, change: _Change, prompt: bool) -> Mask:
         """(jobs,) those whose data have changed by more than the lag, if one has waited for some updates, or at once if
-        one has changed much: ground at the rim of what is seen is new in every cloud."""
-        growth, seen = self._growth_by_job(factored)
-        late = growth > self._lag * seen
-        self._delay = np.where(late, self._delay + 1, 0)
-        much = growth > max(_MUCH, self._lag) * self._sizes
-        if not (much | (self._delay > _MOST_DELAY)).any():
-            return np.zeros_like(late)
-        # What they are parts of is eliminated with them, which is most of the work: others may as well be.
-        renewed = np.asarray(growth > _RENEWED_WITH * self._lag * seen)
-        self._delay[renewed] = 0
-        return renewed
+        one has changed much, as ground at the rim of what is seen does, or has lost points: variances are too small.
 
-    def _growth_by_job(self, factored: Array) -> tuple[Array, Array]:
-        """(jobs,) shares by which the data of coefficients have changed since they were eliminated, added up, and the
-        number of coefficients with data.
-
-        Where points replace others, as in a map whose information is limited, ups and downs cancel. Coefficients that
-        have come by data, or have lost all, count in full.
+        A prompt update need not hurry where information has grown on ground that was known.
         """
+        late = change.size > self._lag * change.seen
+        self._delay = np.where(late, self._delay + 1, 0)
+        much = (change.new if prompt else change.size) > max(_MUCH, self._lag) * self._sizes
+        lost = change.lost > self._lag * change.seen
+        if not (much | lost | (self._delay > _MOST_DELAY)).any():
+            return np.zeros_like(late)
+        return self._outdated(change)
+
+    def _outdated(self, change: _Change) -> Mask:
+        """(jobs,) those that are eliminated again together with others, which is little more work.
+
+        Those of which a part has changed a lot must be: what they lack, jobs above them have of the same points, so
+        that D would not be positive there, and e' P e no bound on the error of the mean.
+        """
+        return np.asarray((change.size > _RENEWED_WITH * self._lag * change.seen) | (change.large > 0.0))
+
+    def _change_by_job(self, factored: Array) -> _Change:
+        """How the data of each job have changed since they were eliminated."""
         now, then = self._stencil[..., 0].ravel(), factored[:, 0]
         larger = np.maximum(now, then)
         seen = np.flatnonzero(larger > 0.0)
         job, jobs = self.plan.job_of[seen], len(self.plan.jobs)
         change = (now[seen] - then[seen]) / larger[seen]
-        whole = np.abs(change) == 1.0
-        grown = np.bincount(job, np.where(whole, 0.0, change), minlength=jobs)
-        counts = np.bincount(job, minlength=jobs).astype(np.float64)
-        return np.abs(grown) + np.bincount(job, whole, minlength=jobs), counts
+
+        def total(values: Any) -> Array:
+            return np.bincount(job, values, minlength=jobs).astype(np.float64)
+
+        grown = total(np.where(np.abs(change) == 1.0, 0.0, change))
+        new, gone = total(change == 1.0), total(change == -1.0)
+        lost = np.maximum(-grown, 0.0) + gone
+        large = total(np.abs(change) > _LARGE)
+        return _Change(np.abs(grown) + new + gone, lost, new, large, total(np.ones(job.size)))
 
     def _eliminate_with_parents(self, jobs: Mask, workers: Workers) -> None:
         """Upwards through these jobs and all that they are parts of, which are marked too."""

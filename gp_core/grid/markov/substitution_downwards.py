@@ -6,11 +6,14 @@ With X and F from elimination_upwards.py, pivots p and border m of a box,
 
 (Takahashi, Fagan and Chin, 1973, for whole blocks). A box without data has F = -B', X = V of the prior. All terms of S
 are positive, and float32 will do; means stay in float64.
+
+Where there are data, they screen the pivots from most of the border: rows of F that carry next to nothing of the
+border's variance to any pivot are left out of the products, which in the upper boxes are nearly all rows.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -33,6 +36,30 @@ from gp_core.grid.markov.fronts import (
     SHARED_AT,
     VARIANCE,
 )
+
+_SCREENED: Final = 1e-5
+"""Share of the pivots' variances given the border, summed over the pivots, that one border coefficient must add to
+them to count."""
+_SMALL: Final = 120
+"""Coefficients of a border of which none is far enough from the pivots to be left out."""
+_MOST_ROWS: Final = 0.75
+"""Share of the border's coefficients from which on all of them count: to gather them costs too."""
+
+
+class _Work(NamedTuple):
+    """Memory for the products of the largest front, in float32; those of any box are at the beginning.
+
+    chosen: (m,) the rows of F that count
+    precision: (p,) of each pivot given the border
+    square: (p, p); border, back, mixed: the chosen rows of S_mm, F and -S_mp
+    """
+
+    chosen: Any
+    precision: Any
+    square: Any
+    border: Any
+    back: Any
+    mixed: Any
 
 
 class _FrontCovariance(NamedTuple):
@@ -59,11 +86,8 @@ def substitute(order, tables, factors, shared, moments, room):  # type: ignore[n
     stack = np.empty(room, dtype=np.float32)
     at = np.empty(boxes.shape[0], dtype=np.int64)
     place = np.full(moments.means.shape[1], -1, dtype=np.int32)
-    most = 0
-    for k in order:
-        most = max(most, boxes[k, PIVOTS])
-    product = np.empty(most * most, dtype=np.float32)
-    mean = np.empty(most)
+    work = _make_work(order, boxes)
+    mean = np.empty(work.precision.size)
     for step in range(order.size - 1, -1, -1):
         k = order[step]
         p, m = boxes[k, PIVOTS], boxes[k, BORDER]
@@ -76,7 +100,7 @@ def substitute(order, tables, factors, shared, moments, room):  # type: ignore[n
         else:
             F = matrix(tables.back, boxes[k, BACK], m, p)
             X = matrix(tables.back, boxes[k, VARIANCE], p, p)
-        _find_covariance(F, X, matrix(product, 0, p, p), S)
+        _find_covariance(F, X, work, S)
         _find_means(front, F, filled[k], factors.solved, mean[:p], moments.means)
         for a in range(p + m):
             place[front[a]] = a
@@ -114,20 +138,74 @@ def _covariance_on(stack, start, m, p):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _find_covariance(F, X, square, S):  # type: ignore[no-untyped-def]
-    """-S_mp = S_mm F and S_pp = X + F' S_mm F; square: (p, p) room for the product."""
+def _make_work(order, boxes):  # type: ignore[no-untyped-def]
+    """Memory for the largest front of a job."""
+    most_p, most_m, most = 0, 0, 0
+    for k in order:
+        p, m = boxes[k, PIVOTS], boxes[k, BORDER]
+        most_p, most_m, most = max(most_p, p), max(most_m, m), max(most, m * p)
+    return _Work(
+        np.empty(most_m, dtype=np.int64),
+        np.empty(most_p, dtype=np.float32),
+        np.empty(most_p * most_p, dtype=np.float32),
+        np.empty(most_m * most_m, dtype=np.float32),
+        np.empty(most, dtype=np.float32),
+        np.empty(most, dtype=np.float32),
+    )
+
+
+@njit(inline="always")
+def _find_covariance(F, X, work, S):  # type: ignore[no-untyped-def]
+    """-S_mp = S_mm F and S_pp = X + F' S_mm F, both of the rows of F that count."""
     m, p = F.shape
     own = S.own
-    if m > 0:
-        np.dot(S.border, F, S.mixed)
-        np.dot(F.T, S.mixed, square)
-        for a in range(p):
-            for b in range(p):
-                own[a, b] = X[a, b] + square[a, b]
-    else:
+    if m == 0:
         for a in range(p):
             for b in range(p):
                 own[a, b] = X[a, b]
+        return
+    square = matrix(work.square, 0, p, p)
+    count = m if m < _SMALL else _choose_rows(F, X, S.border, work.precision, work.chosen)
+    if count > _MOST_ROWS * m:
+        np.dot(S.border.T, F, S.mixed)
+        np.dot(F.T, S.mixed, square)
+    else:
+        border, back = matrix(work.border, 0, count, m), matrix(work.back, 0, count, p)
+        _take_rows(S.border, work.chosen, border)
+        _take_rows(F, work.chosen, back)
+        np.dot(border.T, back, S.mixed)
+        mixed = matrix(work.mixed, 0, count, p)
+        _take_rows(S.mixed, work.chosen, mixed)
+        np.dot(back.T, mixed, square)
+    for a in range(p):
+        for b in range(p):
+            own[a, b] = X[a, b] + square[a, b]
+
+
+@compiled(fastmath={"contract", "reassoc"})
+def _choose_rows(F, X, S_mm, precision, chosen):  # type: ignore[no-untyped-def]
+    """Note the rows b of F with S_bb sum_a F_ba^2 / X_aa above `_SCREENED`; how many there are."""
+    m, p = F.shape
+    for a in range(p):
+        precision[a] = 1.0 / X[a, a]
+    count = 0
+    for b in range(m):
+        row, total = F[b], np.float32(0.0)
+        for a in range(p):
+            total += row[a] * row[a] * precision[a]
+        if not total * S_mm[b, b] <= _SCREENED:
+            chosen[count] = b
+            count += 1
+    return count
+
+
+@compiled()
+def _take_rows(source, chosen, out):  # type: ignore[no-untyped-def]
+    """The first of the chosen rows, as many as `out` has."""
+    for k in range(out.shape[0]):
+        row, copy = source[chosen[k]], out[k]
+        for b in range(copy.size):
+            copy[b] = row[b]
 
 
 @njit(inline="always")

@@ -96,25 +96,45 @@ class MarkovSurface:
         """Follow an older window; left: (J, I) its blocks whose data are gone. All is solved again."""
         self._changed |= s.weights[..., 0, 0] > 0.0
 
-    def solve(self, s: Statistics, gain: float) -> None:
-        """Bring coefficients and layers up to date."""
+    def solve(self, s: Statistics, gain: float, prompt: bool = False) -> None:
+        """Bring coefficients and layers up to date; if `prompt`, variances that are too large wait for `renew`."""
         if self._changed.any():
             if self._heights is None:
                 self._heights = np.zeros((self.right_hand_sides, *s.heights.shape))
             with single_threaded_blas():
                 for part in self._parts():
-                    means, spread = part.pane.update(self._changed, s, self._heights, gain, self.workers)
+                    means, spread = part.pane.update(
+                        self._changed, s, self._heights, gain, self.workers, prompt
+                    )
                     part.copy(self.means[0], self.covariances[0])
                     part.mark(means, self._stale)
                     part.mark(spread, self._spread)
             if self.lag == 0.0:
                 self._spread |= self._changed
-            information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
-            unresolved = self.fronts.prior.unresolved_at(information)
-            self._unresolved = np.where(self._spread, unresolved, self._unresolved)
-            self._stale |= self._spread
+            self._take_unresolved(s, gain)
             self._changed[:] = False
         self.draw_cells()
+
+    def renew(self, s: Statistics, gain: float) -> bool:
+        """Solve the variances that prompt solutions have left behind; whether there were any."""
+        with single_threaded_blas():
+            for part in self._panes or []:
+                spread = part.pane.renew(self.workers)
+                if spread.any():
+                    part.copy(self.means[0], self.covariances[0])
+                    part.mark(spread, self._spread)
+        renewed = bool(self._spread.any())
+        if renewed:
+            self._take_unresolved(s, gain)
+            self.draw_cells()
+        return renewed
+
+    def _take_unresolved(self, s: Statistics, gain: float) -> None:
+        """What the splines lack in the blocks whose variances were solved; their cells are to be drawn."""
+        information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
+        unresolved = self.fronts.prior.unresolved_at(information)
+        self._unresolved = np.where(self._spread, unresolved, self._unresolved)
+        self._stale |= self._spread
 
     def _parts(self) -> list[_Part]:
         """The panes; made when there are data."""

@@ -103,6 +103,52 @@ def test_new_ground_and_forgotten_ground_are_solved_at_once() -> None:
     assert ratio[inside].min() > 0.7
 
 
+def test_a_prompt_map_has_the_mean_of_all_points_and_no_variance_that_is_too_small() -> None:
+    rng = np.random.default_rng(6)
+    exact, lagging = two_maps()
+    for low, high, n in ((0.0, 5.0, 8000), (0.0, 5.0, 3000), (7.0, 7.2, 10)):
+        points = cloud(rng, n, low, high)
+        for gp in (exact, lagging):
+            gp.update(*points)
+        p, q = exact.posterior(), lagging.posterior(prompt=True)
+        assert (np.abs(q.mean - p.mean) < 0.03 * np.sqrt(p.variance)).all()
+        assert (q.variance > 0.98 * p.variance).all()
+    assert (q.variance / p.variance)[71, 71] > 10.0  # new ground waits
+
+    assert lagging.renew()
+    off, slope, ratio = differences(exact, lagging)
+    assert off < 0.03
+    assert slope < 0.03
+    assert ratio.min() > 0.98
+    assert np.quantile(ratio, 0.9) < 1.2
+    assert not lagging.renew()
+
+
+def test_a_prompt_map_forgets_at_once() -> None:
+    rng = np.random.default_rng(7)
+    exact, lagging = two_maps()
+    points, gone = cloud(rng, 8000), rng.uniform(1.0, 5.0, (9000, 2))
+    for gp in (exact, lagging):
+        gp.update(*points)
+        gp.posterior()
+        gp.forget(gone)
+    p, q = exact.posterior(), lagging.posterior(prompt=True)
+    inside = np.s_[15:45, 15:45]
+    assert (q.variance[inside] > 0.9 * p.variance[inside]).all()
+
+
+def test_a_prompt_map_that_is_never_renewed_does_not_wait_for_ever() -> None:
+    rng = np.random.default_rng(8)
+    exact, lagging = two_maps()
+    for n in [4000, *[500] * 12]:
+        points = cloud(rng, n)
+        exact.update(*points)
+        lagging.update(*points)
+        q = lagging.posterior(prompt=True)
+    ratio = q.variance / exact.posterior().variance
+    assert np.median(ratio) < 1.8  # by 10000 points instead of 4000 it would be 2.5
+
+
 def test_after_many_small_clouds_the_mean_has_not_drifted() -> None:
     rng = np.random.default_rng(3)
     exact, lagging = two_maps()
