@@ -16,12 +16,14 @@ from gpgmap_ros.closure.registration.registration_map import RegistrationMap
 from gpgmap_ros.closure.registration.search import cells_to_poses, prior_mask
 from gpgmap_ros.closure.retrieval.coarse_search import (
     BATCH_SIZE,
+    SourceSpectra,
     TargetFields,
     pack_source,
     pack_target,
     propose_poses,
     select_best,
 )
+from gpgmap_ros.closure.retrieval.screening import screen_targets
 from gpgmap_ros.closure.types import SubmapKey
 
 Targets = Mapping[SubmapKey, RegistrationMap]
@@ -57,12 +59,24 @@ class KeptSearch:
         self._kept.pop(name, None)
 
     def poses(
-        self, source: RegistrationMap, targets: Targets, priors: Priors, count: int
+        self,
+        source: RegistrationMap,
+        targets: Targets,
+        priors: Priors,
+        count: int,
+        max_targets: int | None = None,
     ) -> dict[SubmapKey, FoundPoses]:
-        """At most `count` of the best poses in each target; those where none is possible are left out."""
+        """At most `count` of the best poses in each target; those where none is possible are left out.
+
+        max_targets: of those without a prior, that are searched: the most promising ones (screening.py)
+        """
         grid = self._grid_for(max(source.radius, *(target.radius for target in targets.values())))
         packed = pack_source(Spectra(source, grid, self._config, detail=False))
         names, min_overlap = list(targets), self._config.min_overlap
+        free = [name for name in names if name not in priors]
+        if max_targets is not None and len(free) > max_targets:
+            chosen = set(self._most_promising(packed, {name: targets[name] for name in free}, max_targets))
+            names = [name for name in names if name in priors or name in chosen]
 
         def search(start: int) -> list[tuple[SubmapKey, Array]]:
             some = names[start : start + BATCH_SIZE]
@@ -84,6 +98,15 @@ class KeptSearch:
             for name, found in batch
             if len(found)
         }
+
+    def _most_promising(self, source: SourceSpectra, targets: Targets, count: int) -> list[SubmapKey]:
+        """The names of so many targets."""
+        assert self._grid is not None
+        grid, config, names = self._grid, self._config, list(targets)
+        fields = in_parallel(lambda name: self._take(name, targets[name], grid), names, config.threads)
+        values = screen_targets(source, fields, grid, config.min_overlap, config.threads)
+        order = sorted(range(len(names)), key=lambda k: (-values[k], str(names[k])))
+        return [names[k] for k in order[:count]]
 
     def _take(self, name: SubmapKey, map_: RegistrationMap, grid: SearchGrid) -> TargetFields:
         fields = self._kept.pop(name, None)

@@ -1,6 +1,7 @@
 """Ranks many submaps by how well they fit a new one, in two steps: a coarse search, then a refinement of the best.
 
-First all yaws and shifts on a search grid (kept_search.py), the coarser the more submaps there are. On ridges, wrong
+First all yaws and shifts on a search grid (kept_search.py), the coarser the more submaps there are; of more than
+`SHORTLIST` submaps, only in the most promising ones (screening.py). On ridges, wrong
 places correlate as well as the right one there; so the best poses of each submap are then fitted on a few hundred cells
 (candidate_refinement.py), and ranked by the value they have after that (refinement.estimate_value), as the
 candidates of a registration are.
@@ -74,7 +75,7 @@ class Ranking:
         if not targets:
             return []
         level = next(level for level in LEVELS if len(targets) <= level.max_submaps)
-        found = self._searches[level].poses(source, targets, priors, level.poses)
+        found = self._searches[level].poses(source, targets, priors, level.poses, SHORTLIST)
         shortlist = sorted(found, key=lambda name: (-found[name].value, str(name)))[:SHORTLIST]
 
         def fit(name: SubmapKey) -> RankedSubmap:
