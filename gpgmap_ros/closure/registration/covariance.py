@@ -48,7 +48,9 @@ from gpgmap_ros.closure.registration.deformation import (
     compute_jacobians,
     estimate_bending,
     fit_bending,
+    pose_spread,
     residual_patterns,
+    score_spread,
     split_upright,
     trust,
 )
@@ -93,10 +95,11 @@ def compute_covariance(
     prior = np.diag([0.0, 0.0, 0.0, weight, weight, 0.0])
     H = root * bend_residuals(alignment, source, target, over, config)
     trusted = np.where(mask, trust(u), 0.0)
-    level, upright = (residual_patterns(part, X, trusted, prior) for part in split_upright(H))
+    level, upright = split_upright(H)
+    bends = [residual_patterns(part, X, trusted, prior) for part in (level, upright)]
+    poses = [pose_spread(*parts, X, trusted) for parts in zip(bends, (level, upright), strict=True)]
     driven = len(source.way) > 1 and len(target.way) > 1
-    bends = (level, upright)
-    found = [measure_bending(u, X, bend, mask) for bend in bends]
+    found = [measure_bending(u, X, *parts, mask) for parts in zip(bends, (level, None), strict=True)]
     bent = bending_probability(sum(part.log_factor for part in found), driven)
     amplitudes = [bent * part.tau_sq for part in found]
     expected = [np.sqrt(tau_sq) * bend.sizes for tau_sq, bend in zip(amplitudes, bends, strict=True)]
@@ -112,8 +115,8 @@ def compute_covariance(
     rest = np.divide(fit.rest, root, out=np.zeros_like(root), where=mask)
     rms = float(np.sqrt(np.sum(over.weight * rest**2) / np.sum(over.weight)))
     change_sq = slow_change(over.weight, rest, rms, correlated_cells, config.detail_cells)
-    for tau_sq, bend in zip(amplitudes, bends, strict=True):
-        sigma += tau_sq * bend.P @ bend.P.T
+    for tau_sq, pose in zip(amplitudes, poses, strict=True):
+        sigma += tau_sq * pose
     common = common_error(rms, target.resolution, driven, config)
     shares = COMMON_SHARES / np.array([1.0, 1.0, 1.0, *[lever_of(over, mask, alignment)] * 3])
     sigma[2, 2] += CHANGE**2 * change_sq
@@ -140,14 +143,17 @@ def common_error(rms: float, resolution: float, driven: bool, config: ClosureCon
     return 0.0 if driven else min(COMMON_METRES / resolution, COMMON_METRES, COMMON_RESIDUALS * rms)
 
 
-def measure_bending(u: Array, X: Array, bend: Patterns, mask: Mask) -> Bending:
-    """Bending of both maps, against the noise that the autocovariance of the other residuals implies."""
+def measure_bending(u: Array, X: Array, bend: Patterns, H: Array | None, mask: Mask) -> Bending:
+    """Bending of both maps, against the noise that the autocovariance of the other residuals implies.
+
+    H: as of `score_spread`
+    """
     fit = fit_bending(u, X, bend.E, LARGEST_DRIFT * bend.sizes, mask)
     psi = np.sqrt(fit.scale) * influence(fit.rest / np.sqrt(fit.scale))[0]
     nothing = np.zeros((len(bend.E), len(bend.E)))
     noise, _ = score_covariance(bend.E, 0.0, psi, local_spread(psi, mask), mask, nothing)
     scores = fit.amplitudes + inner_products(bend.E, psi[None])[:, 0]
-    return estimate_bending(scores, noise, bend.sizes)
+    return estimate_bending(scores, noise, score_spread(bend, H))
 
 
 def lever_of(over: Overlay, mask: Mask, alignment: Alignment) -> float:

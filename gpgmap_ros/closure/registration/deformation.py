@@ -24,6 +24,18 @@ tau = 0 against those over the prior of tau are the Bayes factor of bending; the
 P(bent) E[tau^2] P P', with P the pose that the fit makes of each d. Drift in height has a tau of its own: snow looks
 like it, and says nothing about x, y and yaw.
 
+No c_m(p) is quite right: ridges hide ground from parts of the way, and slopes, by which displacements are multiplied,
+err. So d differs from its model by a share e(p) that is alike within a patch of ground and independent between patches.
+With sums over each patch q, this moves the pose by
+
+    tau^2 e^2 sum_q sum_m p_qm p_qm',       p_qm = (X' W X)^-1 sum over q of W X J d_m
+
+where P alone would call some directions, heights above all, known far better than the maps are. The same sums with the
+patterns instead of X are what turns and shifts leave in scores besides their own patterns, by which small ones would
+seem to show a large tau. The scores of heights are taken as they are: what else changes heights slowly moves z, roll
+and pitch just as drift does. Patterns err together, with the model that they come from, so that k of them count as
+`INDEPENDENT` k: a drift that happens to leave little in them is not known to be small.
+
 A map without a way may come from anything that georeferences slowly varying errors. It is taken as driven through its
 middle, along both axes, from a frame that stands as far away as it reaches; the amplitude is relative to its size, and
 it is rarely bent.
@@ -63,12 +75,16 @@ stated too well costs more than one that is stated too badly."""
 SHIFT, ACROSS, UP = 2.0, 0.5, 0.5
 """Of `drift_position` along the way: over the few metres of a submap a factor of scale outweighs what comes and goes.
 And of that, across the way and in height, where no scale errs."""
+MISMATCH, PATCHES = 0.3, 5
+"""Share of its displacement by which a cell differs from the model; patches across the shared ground, longer side."""
 LARGEST_DRIFT = 1.0
 """tau with which bending is fitted before it is known."""
 STEPS = 4
 """Of that fit, each with new weights of the cells."""
 AMPLITUDES = np.exp(np.linspace(np.log(1e-2), np.log(4.0), 30))
 """tau, standard deviations of drift over the stated ones."""
+INDEPENDENT = 0.7
+"""Independent scores to a pattern: all come from one model of what was seen when, and err together."""
 DEVIATIONS = np.linspace(-2.5, 2.5, 9)
 """Of log kappa, in its standard deviations."""
 
@@ -219,10 +235,12 @@ class Patterns:
     """What bent maps leave in the residuals of a fitted pose.
 
     P: (6, M) the pose that the fit makes of each displacement
+    inverse: (6, 6) of the information of the fit, (X' W X + prior)^-1
     E: (k, rows, columns) orthonormal patterns of what the pose can't follow; sizes: (k,) of each at tau = 1
     """
 
     P: Array
+    inverse: Array
     E: Array
     sizes: Array
 
@@ -239,7 +257,8 @@ def residual_patterns(H: Array, X: Array, weight: Array, prior: Array) -> Patter
     M, N = len(H), X[0].size
     flat, x, w = H.reshape(M, N), X.reshape(6, N), weight.reshape(N)
     A = (w * x) @ x.T
-    P = np.linalg.solve(A + prior + 1e-9 * np.diag(np.diag(A)), (w * x) @ flat.T)
+    inverse: Array = np.asarray(np.linalg.inv(A + prior + 1e-9 * np.diag(np.diag(A))))
+    P = inverse @ ((w * x) @ flat.T)
     # Gram matrix of what is left, H - P' X, without making it
     across = flat @ x.T @ P
     gram = flat @ flat.T - across - across.T + P.T @ (x @ x.T) @ P
@@ -249,7 +268,34 @@ def residual_patterns(H: Array, X: Array, weight: Array, prior: Array) -> Patter
     sizes = np.sqrt(values[order])
     chosen = (vectors[:, order] / sizes).T
     E = chosen @ flat - (chosen @ P.T) @ x
-    return Patterns(np.asarray(P, dtype=np.float64), E.reshape(len(order), *X.shape[1:]), sizes)
+    return Patterns(P, inverse, E.reshape(len(order), *X.shape[1:]), sizes)
+
+
+def pose_spread(bend: Patterns, H: Array, X: Array, weight: Array) -> Array:
+    """(6, 6) covariance of the pose by displacements with tau = 1. H, X, weight: as of `residual_patterns`"""
+    return np.asarray(bend.P @ bend.P.T + bend.inverse @ mismatch(weight * X, H) @ bend.inverse)
+
+
+def score_spread(bend: Patterns, H: Array | None) -> Array:
+    """(k, k) covariance of the patterns' scores by displacements with tau = 1.
+
+    H: (M, rows, columns) displacements that differ from their model; None where they are taken as they are
+    """
+    own = np.diag(bend.sizes**2)
+    return own if H is None else own + mismatch(bend.E, H)
+
+
+def mismatch(F: Array, H: Array) -> Array:
+    """(k, k) covariance of sums of F (k, rows, columns) times what displacements H differ by from their model."""
+    rows, columns = F.shape[1:]
+    side = -(-max(rows, columns) // PATCHES)
+    out = np.zeros((len(F), len(F)))
+    for i in range(0, rows, side):
+        for j in range(0, columns, side):
+            patch = np.s_[:, i : i + side, j : j + side]
+            sums = F[patch].reshape(len(F), -1) @ H[patch].reshape(len(H), -1).T
+            out += sums @ sums.T
+    return MISMATCH**2 * out
 
 
 @dataclass(frozen=True)
@@ -292,17 +338,18 @@ class Bending:
     tau_sq: float
 
 
-def estimate_bending(scores: Array, noise: Array, sizes: Array) -> Bending:
-    """scores: (k,) of the patterns; noise: (k, k) covariance of their errors; sizes: (k,) of the patterns at tau = 1"""
-    L = np.linalg.cholesky(noise + 1e-12 * np.trace(noise) * np.eye(len(noise)))
-    u, s, _ = np.linalg.svd(np.linalg.solve(L, np.diag(sizes)))
-    squared = (u.T @ np.linalg.solve(L, scores)) ** 2
+def estimate_bending(scores: Array, noise: Array, spread: Array) -> Bending:
+    """scores: (k,) of the patterns; noise: (k, k) covariance of their errors; spread: (k, k) of themselves at tau = 1"""
+    sizes_sq, vectors = eigh(spread, noise + 1e-12 * np.trace(noise) * np.eye(len(noise)))
+    sizes_sq = np.maximum(sizes_sq, 0.0)
+    squared = (vectors.T @ scores) ** 2
     excess = USUAL_EXCESS * np.exp(EXCESS_SPREAD * DEVIATIONS)
     log_excess = log_normalised(-0.5 * DEVIATIONS**2)
     log_tau = log_normalised(-0.5 * (np.log(AMPLITUDES / USUAL_DRIFT) / DRIFT_SPREAD) ** 2)
     tau = np.concatenate([[0.0], AMPLITUDES])
-    variance = excess[:, None] + (tau**2)[:, None, None] * s**2  # (tau, kappa, k)
-    log_likelihood = log_excess - 0.5 * np.sum(np.log(variance) + squared / variance, axis=2)
+    variance = excess[:, None] + (tau**2)[:, None, None] * sizes_sq  # (tau, kappa, k)
+    of_scores = -0.5 * np.sum(np.log(variance) + squared / variance, axis=2)
+    log_likelihood = log_excess + INDEPENDENT * of_scores
     straight = float(logsumexp(log_likelihood[0]))
     bent = log_tau + logsumexp(log_likelihood[1:], axis=1)
     evidence = float(logsumexp(bent))

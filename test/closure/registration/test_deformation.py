@@ -14,14 +14,18 @@ from gpgmap_ros.closure import ClosureConfig, ClosureDatabase, Registration, reg
 from gpgmap_ros.closure.registration.covariance import measure_bending, slow_change
 from gpgmap_ros.closure.registration.deformation import (
     BENT,
+    MISMATCH,
     PARTS,
+    PATCHES,
     USUAL_DRIFT,
     Drive,
     bending_probability,
     estimate_bending,
     fit_bending,
     height_changes,
+    pose_spread,
     residual_patterns,
+    score_spread,
     split_upright,
     ways,
 )
@@ -91,7 +95,7 @@ def test_a_change_of_height_is_no_drift_in_the_plane():
         for _ in range(2)
     )
     u = rng.normal(size=(40, 40)) + 2.0 * np.tensordot(upright.sizes, upright.E, 1)
-    planar, height = (measure_bending(u, X, bend, mask) for bend in (level, upright))
+    planar, height = (measure_bending(u, X, bend, None, mask) for bend in (level, upright))
     assert height.log_factor > 20.0
     # eigenvectors have either sign, so that u differs from machine to machine
     assert planar.log_factor < 0.25 * height.log_factor
@@ -115,8 +119,9 @@ def test_drift_along_the_way_moves_along_it():
 def test_the_amplitude_follows_the_patterns():
     rng = np.random.default_rng(0)
     sizes, noise = np.linspace(100.0, 30.0, 8), np.eye(8)
+    spread = np.diag(sizes**2)
     for tau in (0.2, 0.6):
-        found = [estimate_bending(tau * sizes * rng.normal(size=8), noise, sizes) for _ in range(40)]
+        found = [estimate_bending(tau * sizes * rng.normal(size=8), noise, spread) for _ in range(40)]
         assert 0.6 * tau < np.sqrt(np.median([part.tau_sq for part in found])) < 1.8 * tau
         assert np.median([part.log_factor for part in found]) > 3.0
 
@@ -125,13 +130,54 @@ def test_patterns_that_noise_explains_are_no_bending():
     """On real ground patterns have three times the noise that is expected of them, whatever their size."""
     rng = np.random.default_rng(1)
     sizes, noise = np.linspace(100.0, 30.0, 8), np.eye(8)
+    spread = np.diag(sizes**2)
     for excess in (1.0, 3.0, 6.0):
-        found = [estimate_bending(np.sqrt(excess) * rng.normal(size=8), noise, sizes) for _ in range(40)]
+        found = [estimate_bending(np.sqrt(excess) * rng.normal(size=8), noise, spread) for _ in range(40)]
         assert np.median([bending_probability(2.0 * part.log_factor, True) for part in found]) < 0.12
 
 
+def displaced_residuals(
+    rng: np.random.Generator, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X (6, 40, 40), displacements H (6, 40, 40) of one large form and five small ones, and residuals
+    (count, 40, 40) by drifts with tau = 1 that differ from H by a share of their own in each patch."""
+    y, x = np.mgrid[:40, :40] / 40.0
+    X = rng.normal(size=(6, 40, 40))
+    forms = [np.cos(np.pi * (1 + k % 3) * x + k) * np.cos(np.pi * (1 + k // 3) * y) for k in range(6)]
+    H = np.array([300.0, *[6.0] * 5])[:, None, None] * np.array(forms)
+    side = 40 // PATCHES
+    share = MISMATCH * rng.normal(size=(count, 6, PATCHES, PATCHES))
+    share = share.repeat(side, axis=2).repeat(side, axis=3)
+    drift = rng.normal(size=(count, 6, 1, 1))
+    return X, H, np.sum(drift * (1.0 + share) * H, axis=1)
+
+
+def test_a_pose_is_not_better_known_than_the_displacements_are():
+    """Poses fitted to residuals of displacements that differ from their model have the stated covariance."""
+    X, H, residuals = displaced_residuals(np.random.default_rng(6), 2000)
+    bend = residual_patterns(H, X, np.ones((40, 40)), np.zeros((6, 6)))
+    x = X.reshape(6, -1)
+    poses = np.linalg.solve(x @ x.T, x @ residuals.reshape(len(residuals), -1).T)
+    stated = pose_spread(bend, H, X, np.ones((40, 40)))
+    whitened = np.linalg.solve(np.linalg.cholesky(stated), poses)
+    np.testing.assert_allclose(np.mean(whitened**2, axis=1), 1.0, atol=0.25)
+
+
+def test_displacements_that_differ_from_their_model_do_not_look_like_more_drift():
+    """One large displacement leaves something in the patterns of all small ones."""
+    X, H, residuals = displaced_residuals(np.random.default_rng(7), 60)
+    bend = residual_patterns(H, X, np.ones((40, 40)), np.zeros((6, 6)))
+    scores = np.tensordot(0.3 * residuals, bend.E, ((1, 2), (1, 2)))
+    known, plain = (
+        np.median([estimate_bending(y, np.eye(len(y)), score_spread(bend, of)).tau_sq for y in scores])
+        for of in (H, None)
+    )
+    assert 0.15 < np.sqrt(known) < 0.6
+    assert np.sqrt(plain) > 2.0 * 0.3
+
+
 def test_where_nothing_is_seen_the_prior_remains():
-    unseen = estimate_bending(np.zeros(8), 1e8 * np.eye(8), np.linspace(100.0, 30.0, 8))
+    unseen = estimate_bending(np.zeros(8), 1e8 * np.eye(8), np.diag(np.linspace(100.0, 30.0, 8) ** 2))
     assert abs(unseen.log_factor) < 0.1
     assert bending_probability(0.0, True) == pytest.approx(BENT)
     assert bending_probability(0.0, False) < 0.1 * BENT
