@@ -6,6 +6,7 @@ waits for the next cloud if that is expected soon: a timer would send a map that
 
 from __future__ import annotations
 
+from math import isinf
 from typing import Final
 
 JITTER: Final = 0.25
@@ -27,9 +28,8 @@ class PublicationSchedule:
         self.period = period
         self._due = self._fused = float("-inf")
         self._interval = self._before = 0.0
-        self._apart = self._latest = float(
-            "inf"
-        )  # between clouds: the shorter of the last two times, and the last
+        # between clouds: the shorter of the last two times, and the last
+        self._apart = self._latest = float("inf")
 
     def note_cloud(self, now: float) -> None:
         """A cloud has changed the map."""
@@ -59,5 +59,5 @@ class PublicationSchedule:
 
     @property
     def cloud_overdue(self) -> float:
-        """When no other cloud is expected any more."""
-        return self._fused + OVERDUE * self._apart
+        """When no other cloud is expected any more; in the past while there were fewer than two."""
+        return self._fused if isinf(self._apart) else self._fused + OVERDUE * self._apart

@@ -70,3 +70,17 @@ def test_clouds_that_wait_go_first() -> None:
     schedule.note_map(0.0)
     schedule.note_cloud(0.05)
     assert schedule.next_map(at_least=3.0) >= 2.9
+
+
+def test_there_is_time_between_clouds_and_where_none_is_expected() -> None:
+    schedule = PublicationSchedule(0.1)
+    assert schedule.has_time(5.0, 1.0), "before the first cloud nothing is known of the next"
+    assert schedule.cloud_overdue <= 5.0
+    schedule.note_cloud(10.0)
+    assert schedule.has_time(10.0, 1.0)
+    for time in (11.0, 12.0):
+        schedule.note_cloud(time)
+    assert schedule.has_time(12.0, 0.9)
+    assert not schedule.has_time(12.0, 1.1)
+    assert not schedule.has_time(13.2, 0.0), "it is late, and may come at any moment"
+    assert schedule.has_time(schedule.cloud_overdue, 1.1)
