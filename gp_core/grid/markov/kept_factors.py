@@ -42,12 +42,15 @@ _CONVERGED: Final = 0.02
 _MOST_STEPS: Final = 16
 _TRIED_STEPS: Final = 5
 """Steps after which it is judged by those so far whether they will be enough."""
+_LEAST_CURVATURE: Final = 0.5
+"""Of P along a step, against P_f: where information was lost since, r' P_f^-1 r is no bound on e' P e any more."""
 
 
 def improve(
     mean: Array, residual: Array, growth: Array, plan: Plan, factors: Factors, workers: Workers
 ) -> bool:
-    """Add the solution of (P_f + D) e = r to the mean (N,); False, and both unchanged, where that takes too long.
+    """Add the solution of (P_f + D) e = r to the mean (N,); False, and both unchanged, where that takes too long or the
+    factors know more than the data.
 
     residual: (N,) r; what is left of it is written back
     growth: (N, 13) stencil of D
@@ -67,7 +70,10 @@ def improve(
         if taken == _TRIED_STEPS and square * (square / first) ** (_MOST_STEPS / taken - 1.0) > _CONVERGED**2:
             return False
         product = image + _times_stencil(growth, step, plan.size[1])
-        along = square / float(step @ product)
+        curvature = float(step @ product)
+        if not curvature > _LEAST_CURVATURE * float(step @ image):
+            return False
+        along = square / curvature
         change += along * step
         r -= along * product
         z = _solve(r, plan, factors, workers)

@@ -124,6 +124,22 @@ def test_a_prompt_map_has_the_mean_of_all_points_and_no_variance_that_is_too_sma
     assert not lagging.renew()
 
 
+def test_means_are_right_however_unevenly_ground_comes() -> None:
+    """Some parts are eliminated again while others keep their factors, and what both share must not count twice."""
+    rng = np.random.default_rng(100)
+    exact, lagging = two_maps()
+    for _ in range(10):
+        middle, spread = rng.uniform(0.0, SIDE, 2), rng.uniform(0.1, 1.5)
+        xy = np.clip(middle + spread * rng.standard_normal((rng.integers(10, 3000), 2)), 0.01, SIDE - 0.01)
+        z = surface(xy) + NOISE * rng.standard_normal(len(xy))
+        exact.update(xy, z)
+        lagging.update(xy, z)
+        p, q = exact.posterior(), lagging.posterior(prompt=bool(rng.integers(2)))
+        assert (np.abs(q.mean - p.mean) < 0.03 * np.sqrt(p.variance)).all()
+        if rng.uniform() < 0.3:
+            lagging.renew()
+
+
 def test_a_prompt_map_forgets_at_once() -> None:
     rng = np.random.default_rng(7)
     exact, lagging = two_maps()
