@@ -128,10 +128,14 @@ def test_means_are_right_however_unevenly_ground_comes() -> None:
     """Some parts are eliminated again while others keep their factors, and what both share must not count twice."""
     rng = np.random.default_rng(100)
     exact, lagging = two_maps()
-    for _ in range(10):
-        middle, spread = rng.uniform(0.0, SIDE, 2), rng.uniform(0.1, 1.5)
-        xy = np.clip(middle + spread * rng.standard_normal((rng.integers(10, 3000), 2)), 0.01, SIDE - 0.01)
-        z = surface(xy) + NOISE * rng.standard_normal(len(xy))
+    for k in range(14):
+        if k % 4 == 3:
+            low = rng.uniform(0.0, 6.5)
+            xy, z = cloud(rng, int(rng.integers(5, 2500)), low, low + rng.uniform(0.2, 1.5))
+        else:
+            around = rng.uniform(0.0, SIDE, 2) + rng.normal(0.0, 1.2, (int(rng.integers(50, 3000)), 2))
+            xy = np.clip(around, 0.01, SIDE - 0.01)
+            z = surface(xy) + NOISE * rng.standard_normal(len(xy))
         exact.update(xy, z)
         lagging.update(xy, z)
         p, q = exact.posterior(), lagging.posterior(prompt=bool(rng.integers(2)))
