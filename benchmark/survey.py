@@ -185,7 +185,11 @@ def run_alone(
 
 
 def measure_overhead(folder: Path, tiles: list[Path], settings: list[str]) -> None:
-    """The stages of a small job by one worker of Dask against the same in one process, one after the other."""
+    """The stages of a small job by one worker of Dask against the same in one process, in turns.
+
+    Also in seconds of a processor, of the client with its imports and of the worker: these mean something on a machine
+    that does other work, too. The smallest of three each.
+    """
     from distributed import Client, LocalCluster
 
     with LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster:
@@ -193,15 +197,24 @@ def measure_overhead(folder: Path, tiles: list[Path], settings: list[str]) -> No
         with Client(cluster, set_as_default=False) as client:
             client.run(os.sched_setaffinity, 0, {0})
             finish(start(tiles, folder / "warm", "--scheduler", address, *settings))
-            times: dict[str, list[float]] = {"local": [], address: []}
+            times: dict[str, list[tuple[float, float]]] = {"local": [], address: []}
             for turn in range(3):
                 for where, found in times.items():
+                    before = processor_seconds() + sum(client.run(seconds_of_this_process).values())
                     summary = finish(start(tiles, folder / f"small_{turn}_{len(found)}_{where == address}",
                                            "--scheduler", where, *settings, core=0))  # fmt: skip
-                    found.append(stages(summary))
-    alone, dask = (float(np.median(found)) for found in times.values())
-    print(f"stages of a job of {sum(laspy.open(path).header.point_count for path in tiles):,} points:"
-          f" {alone:.1f} s in one process, {dask:.1f} s by one worker of Dask: {dask / alone - 1.0:+.0%}")  # fmt: skip
+                    after = processor_seconds() + sum(client.run(seconds_of_this_process).values())
+                    found.append((stages(summary), after - before))
+    alone, dask = (np.min(found, axis=0) for found in times.values())
+    print(f"job of {sum(laspy.open(path).header.point_count for path in tiles):,} points, one process against one"
+          f" worker of Dask: stages {alone[0]:.1f} s and {dask[0]:.1f} s ({dask[0] / alone[0] - 1.0:+.0%}), processors"
+          f" {alone[1]:.1f} s and {dask[1]:.1f} s ({dask[1] / alone[1] - 1.0:+.0%})")  # fmt: skip
+
+
+def seconds_of_this_process() -> float:
+    """Of a processor, with the process that decodes for it."""
+    own = psutil.Process()
+    return sum(sum(process.cpu_times()[:4]) for process in (own, *own.children(recursive=True)))
 
 
 def measure_workers(folder: Path, tiles: list[Path], settings: list[str], count: int) -> None:
