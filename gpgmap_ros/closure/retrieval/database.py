@@ -1,8 +1,8 @@
 """The submaps seen so far: which of them show the ground of a new one, roughly where and at what yaw?
 
 A query compares slopes with every submap at all yaws and shifts, as the first step of a registration does but on a
-coarser grid, and refines the best poses coarsely (ranking.py), so that a thousand submaps take about a second. There is
-no descriptor that could miss a partial overlap. The best ones are then registered in full.
+coarser grid, and refines the best poses coarsely (ranking.py). There is no descriptor that could miss a partial
+overlap. The best ones are then registered in full.
 
 A database is one file (database_file.py), written atomically.
 """
