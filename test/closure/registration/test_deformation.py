@@ -136,9 +136,7 @@ def test_patterns_that_noise_explains_are_no_bending():
         assert np.median([bending_probability(2.0 * part.log_factor, True) for part in found]) < 0.12
 
 
-def displaced_residuals(
-    rng: np.random.Generator, count: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def displaced_residuals(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X (6, 40, 40), displacements H (6, 40, 40) of one large form and five small ones, and residuals
     (count, 40, 40) by drifts with tau = 1 that differ from H by a share of their own in each patch."""
     y, x = np.mgrid[:40, :40] / 40.0
