@@ -339,7 +339,7 @@ class Bending:
 
 
 def estimate_bending(scores: Array, noise: Array, spread: Array) -> Bending:
-    """scores: (k,) of the patterns; noise: (k, k) covariance of their errors; spread: (k, k) of themselves at tau = 1"""
+    """scores: (k,) of the patterns; noise: (k, k) covariance of their errors; spread: (k, k) of bending at tau = 1"""
     sizes_sq, vectors = eigh(spread, noise + 1e-12 * np.trace(noise) * np.eye(len(noise)))
     sizes_sq = np.maximum(sizes_sq, 0.0)
     squared = (vectors.T @ scores) ** 2
