@@ -7,6 +7,8 @@ import numpy as np
 from gpgmap_ros.closure import ClosureConfig, ClosureDatabase
 from gpgmap_ros.closure.registration.registration_map import make_registration_map
 from gpgmap_ros.closure.registration.self_similarity import SelfSimilarity
+from gpgmap_ros.closure.retrieval.kept_search import KeptSearch
+from gpgmap_ros.closure.retrieval.ranking import LEVELS
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
 
 CELLS = 40
@@ -19,9 +21,12 @@ def warm_up(config: ClosureConfig | None = None) -> None:
     database = ClosureDatabase(config)
     database.add("first", _bumps(0))
     database.closures(_bumps(1))
-    SelfSimilarity(config).measure(
-        make_registration_map(_bumps(0), config)
-    )  # asked for in cases of doubt only
+    first, second = (make_registration_map(_bumps(seed), config) for seed in range(2))
+    # Not yet needed by two maps: asked for in cases of doubt, and of large databases.
+    SelfSimilarity(config).measure(first)
+    level = LEVELS[-1]
+    search = KeptSearch(config, level.cells, level.yaw_step, 2)
+    search.poses(first, {"first": first, "second": second}, {}, level.poses, max_targets=1)
 
 
 def _bumps(seed: int) -> GPGMap:

@@ -27,6 +27,7 @@ from gpgmap_ros.closure import LoopCloser
 from gpgmap_ros.closure.registration.self_similarity import SelfSimilarity
 from gpgmap_ros.closure.registration.registration_map import make_registration_map
 from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.closure.retrieval.kept_search import KeptSearch
 from gpgmap_ros.mapping.stitching import stitch
 from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
@@ -45,7 +46,9 @@ for filters, laps in (({}, 1.25), ({"filter.voxel_size": 0.1, "filter.lowest_sur
     dict(pipeline.gpgmap().layers)
 closer = LoopCloser(config.closure)
 compared = [closure for submap in submaps for closure in closer.add(submap)]
-SelfSimilarity(config.closure).measure(make_registration_map(submaps[0].gpgmap, config.closure))
+maps = {k: make_registration_map(submap.gpgmap, config.closure) for k, submap in enumerate(submaps)}
+SelfSimilarity(config.closure).measure(maps[0])
+KeptSearch(config.closure, 24, 8.0, 100).poses(maps[0], maps, {}, 4, max_targets=1)
 stitch(submaps, closer.poses, config)
 print(len(compared), Compiled.names)
 """
