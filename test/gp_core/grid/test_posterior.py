@@ -191,9 +191,10 @@ def test_far_from_data_the_prior_holds(kernel):
     gp.update([[1.0, 1.0]], [9.0])
     p = gp.posterior()
     assert p.mean[100, 100] == pytest.approx(7.0, abs=1e-9)
-    # Covariances of rough kernels come back in float32, and those of slopes are differences of them.
+    # Covariances of rough kernels come back in float32 and without what far coefficients add to them, a hundredth of a
+    # percent at most; those of slopes are differences of them.
     smooth = isinstance(gp.prior, TilePrior)
-    assert p.variance[100, 100] == pytest.approx(3.0, rel=1e-9 if smooth else 1e-6)
+    assert p.variance[100, 100] == pytest.approx(3.0, rel=1e-9 if smooth else 1e-4)
     slope = np.diagonal(kernel.gradient_xz_diag(np.zeros((1, 2)))[0])
     np.testing.assert_allclose(p.gradient_variance[100, 100], slope, rtol=1e-9 if smooth else 1e-4)
     mean, std = gp.predict([[50.0, -20.0]], return_std=True)
