@@ -14,9 +14,8 @@ from gpgmap_ros.sensing.lidar_odometry import LidarOdometry, LostTrack, Odometry
 
 def main() -> int:
     """Requests are (name of a method of `LidarOdometry`, its arguments); `restart` has no answer."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all processes of a terminal: the parent decides
+    # Ctrl-C reaches all processes of a terminal: the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What a library prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from limits import PATIENCE
 
 from gp_core.task_graph import TaskGraph
 
@@ -41,7 +42,7 @@ def test_the_result_is_that_of_one_task_after_the_other(threads, seed):
 
 def test_tasks_on_other_blocks_do_not_wait():
     """Each waits for the other to have begun, which only two threads at once can bring about."""
-    meeting = threading.Barrier(2, timeout=30.0)
+    meeting = threading.Barrier(2, timeout=PATIENCE)
     graph = TaskGraph()
     graph.add(meeting.wait, [], "a")
     graph.add(meeting.wait, [], "b")
@@ -49,7 +50,7 @@ def test_tasks_on_other_blocks_do_not_wait():
 
 
 def test_readers_of_one_block_do_not_wait_for_each_other():
-    meeting = threading.Barrier(2, timeout=30.0)
+    meeting = threading.Barrier(2, timeout=PATIENCE)
     graph = TaskGraph()
     graph.add(lambda: None, [], "a")
     graph.add(meeting.wait, ["a"], "b")

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from limits import PATIENCE
 
 from gpgmap_ros.slam.run_ahead import run_ahead
 
@@ -44,7 +45,7 @@ def test_the_thread_works_while_the_caller_has_not_asked_and_not_too_far_ahead()
 
     results = run_ahead(work, items(), 3, "test")
     assert next(results) == 0
-    assert third.wait(60.0), "nobody has asked for the third result"
+    assert third.wait(PATIENCE), "nobody has asked for the third result"
     assert taken == [0, 1, 2, 3]
     results.close()
     assert taken == [0, 1, 2, 3]
