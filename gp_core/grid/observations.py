@@ -135,7 +135,7 @@ class Observations:
         s, some = self.statistics, self.with_data
         if not some.any():
             return None
-        means = s.reference + s.heights[some][:, 0, 0] / s.weights[some][:, 0, 0]
+        means = s.reference + s.heights[..., 0, 0][some] / s.weights[..., 0, 0][some]
         return float(means.min()), float(means.max())
 
     @property
@@ -271,11 +271,7 @@ class Observations:
         changed = other.changed | (self.with_data & ~other.with_data)
         if changed.mean() > _MOST_APART:
             changed[:] = True
-        s.reference = o.reference
-        at = slice(None) if changed.all() else changed
-        for mine, theirs in zip(s.arrays, o.arrays, strict=True):
-            mine[at] = theirs[at]
-        s.scale_noise(np.where(changed, self.noise.factor / other.noise.factor, 1.0))
+        s.take(o, changed, self.noise.factor / other.noise.factor)
         self._epoch, self._now = other._epoch, other._now
         self.changed |= changed
         other.mark_read()

@@ -109,6 +109,25 @@ class Statistics:
         self.heights += gain * heights
         self.totals += gain * totals
 
+    def take(self, other: Statistics, blocks: Mask, noise_factor: Array) -> None:
+        """Replace the given blocks (J, I) by those of the same window of `other`, with the variances of their points
+        multiplied by a factor (J, I)."""
+        self.reference = other.reference
+        # Most live maps change everywhere from one solution to the next: then one pass over the memory will do.
+        at: Any = slice(None) if blocks.all() else blocks
+        factor = noise_factor[at]
+        weight = 1.0 / factor[..., None, None]
+        if isinstance(at, slice):
+            np.multiply(other.weights, weight, out=self.weights)
+            np.multiply(other.heights, weight, out=self.heights)
+        else:
+            self.weights[at] = other.weights[at] * weight
+            self.heights[at] = other.heights[at] * weight
+        totals = other.totals[at].copy()
+        totals[..., SQUARES] /= factor
+        totals[..., LOG_VARIANCE] += totals[..., COUNT] * np.log(factor)
+        self.totals[at] = totals
+
     def scale(self, factor: float) -> None:
         """Multiply the weight of every point by `factor`."""
         for array in self.arrays:

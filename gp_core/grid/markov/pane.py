@@ -127,7 +127,7 @@ class Pane:
         before = None if self._factored is None else (self._stencil.copy(), self._right.copy())
         touched = self._take_data(changed, s, heights, gain, workers)
         dirty = np.zeros(len(self.plan.jobs), dtype=np.bool_)
-        dirty[np.unique(self.plan.job_of[touched])] = True
+        dirty[self.plan.job_of[touched]] = True
         if before is not None:
             followed = self._follow(*before, workers, prompt)
             if followed is not None:
