@@ -30,12 +30,32 @@ VARIANTS = (
 NANOSECONDS = 1_000_000_000
 
 
+class RollingGround:
+    """z = 0.3 sin(0.7 x) cos(0.5 y) - 1.5 in the world, and noise: points within 12 m of a sensor that drives along x.
+
+    The positions about the sensor stay; what they see does not. sin(a + b) makes that a sum of two arrays per cloud.
+    """
+
+    def __init__(self, rng: np.random.Generator, points: int) -> None:
+        radius, angle = 12.0 * np.sqrt(rng.random(points)), rng.uniform(0.0, 2.0 * np.pi, points)
+        self.x, self.y = radius * np.cos(angle), radius * np.sin(angle)
+        across = 0.3 * np.cos(0.5 * self.y)
+        self._sine, self._cosine = across * np.sin(0.7 * self.x), across * np.cos(0.7 * self.x)
+        self._level = rng.normal(-1.5, 0.02, points)
+
+    def heights(self, position: float) -> NDArray[np.float64]:
+        """(N,) with the sensor at this x."""
+        turn = 0.7 * position
+        return self._sine * np.cos(turn) + self._cosine * np.sin(turn) + self._level
+
+
 class CloudPublisher(Node):
-    """Rolling ground within 12 m of a sensor that drives along x."""
+    """Rolling ground around a sensor that drives along x, or a hall."""
 
     def __init__(self, points: int, speed: float, hall: bool) -> None:
         super().__init__("cloud_publisher")
         self._speed = speed
+        self._grounds: list[RollingGround] = []
         self._clouds = self.create_publisher(PointCloud2, "points", qos_profile_sensor_data)
         self._transforms = self.create_publisher(TFMessage, "/tf", QoSProfile(depth=100))
         rng = np.random.default_rng(0)
@@ -44,13 +64,11 @@ class CloudPublisher(Node):
             # to and fro: each cloud is a step away from the one before
             self._messages = [self._message(scan) for scan in (*scans, *scans[-2:0:-1])]
         else:
-            self._messages = [self._message(self._ground(rng, points)) for _ in range(VARIANTS)]
-
-    def _ground(self, rng: np.random.Generator, points: int) -> NDArray[np.float64]:
-        radius, angle = 12.0 * np.sqrt(rng.random(points)), rng.uniform(0.0, 2.0 * np.pi, points)
-        x, y = radius * np.cos(angle), radius * np.sin(angle)
-        z = 0.3 * np.sin(0.7 * x) * np.cos(0.5 * y) - 1.5 + rng.normal(0.0, 0.02, points)
-        return np.column_stack([x, y, z])
+            self._grounds = [RollingGround(rng, points) for _ in range(VARIANTS)]
+            flat = np.zeros(points)
+            self._messages = [
+                self._message(np.column_stack([ground.x, ground.y, flat])) for ground in self._grounds
+            ]
 
     def _message(self, xyz: NDArray[np.floating]) -> PointCloud2:
         data, points = array.array("B"), len(xyz)
@@ -74,6 +92,10 @@ class CloudPublisher(Node):
         transform.transform.rotation.w = 1.0
         self._transforms.publish(TFMessage(transforms=[transform]))
         cloud = self._messages[index % len(self._messages)]
+        if self._grounds:
+            ground = self._grounds[index % len(self._grounds)]
+            values = np.frombuffer(cloud.data, dtype="<f4").reshape(-1, 4)
+            values[:, 2] = ground.heights(self._speed * elapsed)
         cloud.header.stamp = transform.header.stamp
         self._clouds.publish(cloud)
 

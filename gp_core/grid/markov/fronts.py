@@ -50,6 +50,8 @@ standard deviations, which a quarter less work is worth; of 3/2 they leave 0.044
 _LEAVES_OF_JOB: Final = 9
 """Of the smallest boxes whose results are kept between two solutions."""
 
+_QUARTERS: Final = 2
+"""Depth of the boxes that are quarters of the lattice."""
 _PLANS: Final = 2
 """Sizes of lattices whose plans are kept."""
 
@@ -118,6 +120,15 @@ class Plan:
                 pairs = out[..., neighbour(dy, dx)]
                 pairs[here] = np.where(depth[other] > depth[own[here]], other, own[here])
         return out.reshape(-1, NEIGHBOURS)
+
+    @cached_property
+    def quarter_of_job(self) -> Indices:
+        """(jobs,) the job of the quarter of the lattice that each is a part of; those above quarters are their own."""
+        out = np.arange(len(self.jobs))
+        for k, job in enumerate(self.jobs):
+            if job.depth > _QUARTERS:
+                out[k] = out[job.parent]
+        return out
 
     @property
     def tables(self) -> FrontTables:

@@ -37,8 +37,13 @@ _MOST_RENEWED: Final = 0.5
 """Share of the jobs to be eliminated again from which on all are that have changed."""
 _MOST_DELAY: Final = 3
 """Updates for which a job may wait whose data have changed by more than the lag."""
+_MOST_LAGS: Final = 3.0
+"""Times the lag by which the data of a job may have changed while it waits for its quarter of the lattice."""
 _MUCH: Final = 0.3
 """Change of the data of a job, on average over all of its coefficients, from which on nothing waits."""
+_MUCH_AT_ONCE: Final = 0.1
+"""Share of the coefficients of a job whose data have changed by half from which on a prompt update does not leave the
+job's factors as they are: conjugate gradients would take long."""
 _SMALL_JOB: Final = 400
 """Coefficients of a job, at least, over which that average is taken."""
 _RENEWED_WITH: Final = 0.5
@@ -210,15 +215,26 @@ class Pane:
         """(jobs,) those whose data have changed by more than the lag, if one has waited for some updates, or at once if
         one has changed much, as ground at the rim of what is seen does, or has lost points: variances are too small.
 
-        A prompt update need not hurry where information has grown on ground that was known.
+        A prompt update need not hurry where information has grown on ground that was known: of that it renews a
+        quarter of the lattice at a time, the one that has waited for most.
         """
         late = change.size > self._lag * change.seen
         self._delay = np.where(late, self._delay + 1, 0)
-        much = (change.new if prompt else change.size) > max(_MUCH, self._lag) * self._sizes
+        if prompt:
+            much = change.large > _MUCH_AT_ONCE * self._sizes
+        else:
+            much = change.size > max(_MUCH, self._lag) * self._sizes
         lost = change.lost > self._lag * change.seen
-        if not (much | lost | (self._delay > _MOST_DELAY)).any():
+        overdue = self._delay > _MOST_DELAY
+        if not (much | lost | overdue).any():
             return np.zeros_like(late)
-        return self._outdated(change)
+        outdated = self._outdated(change)
+        if prompt:
+            at_once = much | lost | (change.large > 0.0) | (change.size > _MOST_LAGS * self._lag * change.seen)
+            quarter = self.plan.quarter_of_job
+            waiting = np.bincount(quarter, overdue * change.size, minlength=len(quarter))
+            outdated &= at_once | ((quarter == waiting.argmax()) & (waiting.max() > 0.0))
+        return outdated
 
     def _outdated(self, change: _Change) -> Mask:
         """(jobs,) those that are eliminated again together with others, which is little more work.
