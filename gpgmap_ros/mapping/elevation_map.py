@@ -53,10 +53,14 @@ class ElevationMap:
         self._gp: GridGP | None = None
         self._twin_of: GridGP | None = None
         self._posterior: GridPosterior | None = None
+        self._hasty = False
+        """The last posterior was a prompt one, and what it left has not been done."""
         self._new_points = 0
         """Since the noise was last learned."""
         self._seen = 0.0
         """Points of the present window, also those that were scaled down since."""
+        self.taken = 0
+        """Points fused so far, wherever they are now."""
         self._sample = PointSample()
         self.common = CommonError()
         """Of the points so far."""
@@ -103,6 +107,7 @@ class ElevationMap:
             self._gp.limit_information(1.0 / (self.config.finest_std**2 * self._gp.noise_level))
             self._new_points += used
             self._seen += used
+            self.taken += used
             self._posterior = None
             if self.config.learn_noise:
                 self._sample.add(xyz, variance)
@@ -196,7 +201,7 @@ class ElevationMap:
             out._gp.take(self._gp)
         out.config, out._grid, out.common = self.config, self._grid, self.common
         out._sample, out._posterior = copy.copy(self._sample), None
-        out._seen = self._seen
+        out._seen, out.taken = self._seen, self.taken
         out._new_points, self._new_points = out._new_points + self._new_points, 0
         return out
 
@@ -205,14 +210,19 @@ class ElevationMap:
 
         prompt: leave what need not be done at once to `renew` (see `GridGP.posterior`)
         """
-        if self._posterior is None:
+        late = self._hasty and not prompt
+        if self._posterior is None or late:
             gp = self._gp
             if gp is None:
                 self._posterior = self._process(0.0).posterior()
             else:
+                if late:
+                    gp.posterior(prompt=True)
+                    gp.renew()
                 if self.config.learn_noise and self._noise_is_old(gp, prompt):
                     self._learn_noise(gp)
                 self._posterior = self._with_common_error(gp.posterior(prompt=prompt))
+                self._hasty = prompt
         return self._posterior
 
     def renew(self) -> bool:
@@ -221,6 +231,7 @@ class ElevationMap:
         if gp is None:
             return False
         renewed = gp.renew()
+        self._hasty = False
         if self.config.learn_noise and self._noise_is_old(gp):
             self._learn_noise(gp)
             renewed = True
@@ -256,11 +267,10 @@ class ElevationMap:
     def approximate_posterior(self) -> GridPosterior:
         """The surface about as it is known now, for less work: to compare points with it.
 
-        Only smooth kernels have a cheaper posterior; of rough ones it is the full posterior, which a map that is
-        published right after does not solve again.
+        Smooth kernels have a cheaper posterior; of rough ones it is a prompt one.
         """
         if self._posterior is not None or self._gp is None or is_rough(self.config):
-            return self.posterior()
+            return self.posterior(prompt=True)
         return self._with_common_error(self._gp.posterior_by(cached_gp(self.config, APPROXIMATE_TILES)))
 
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
@@ -279,9 +289,11 @@ class ElevationMap:
             unknown |= (posterior.mean < seen[0] - reach) | (posterior.mean > seen[1] + reach)
         return unknown
 
-    def gpgmap(self, frame_id: str = "map", stamp: int = 0, config: Config | None = None) -> GPGMap:
-        """The terrain as it is known now. config: limits for the layers that need some."""
-        posterior = self.posterior()
+    def gpgmap(
+        self, frame_id: str = "map", stamp: int = 0, config: Config | None = None, *, prompt: bool = False
+    ) -> GPGMap:
+        """The terrain as it is known now. config: limits for the layers that need some; prompt: as in `posterior`"""
+        posterior = self.posterior(prompt=prompt)
         unknown = self.unknown(posterior)
         if self._gp is not None and self._gp.has_learned_noise:
             # How smooth the ground is where it was seen says nothing of ground that was not: the prior holds there.

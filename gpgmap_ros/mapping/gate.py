@@ -28,11 +28,16 @@ from gpgmap_ros.mapping.elevation_map import ElevationMap
 
 @dataclass(frozen=True)
 class PosteriorSnapshot:
-    """The map as it was last solved. known: (ny, nx) cells to compare with; stamp: of the newest data, nanoseconds."""
+    """The map as it was last solved.
+
+    known: (ny, nx) cells to compare with
+    stamp: of the newest data, nanoseconds; points: `ElevationMap.taken` then
+    """
 
     posterior: GridPosterior
     known: Mask
     stamp: int
+    points: int = 0
 
     def gradient_at(self, xy: Array) -> Array:
         """Gradient (N, 2) at positions (N, 2), NaN where it is not known."""
@@ -50,7 +55,7 @@ class PosteriorSnapshot:
 def take_snapshot(elevation_map: ElevationMap, stamp: int, closely: bool = True) -> PosteriorSnapshot:
     """The map as it is now, with data up to `stamp`; about so where it need not be `closely`."""
     posterior = elevation_map.posterior() if closely else elevation_map.approximate_posterior()
-    return PosteriorSnapshot(posterior, ~elevation_map.unknown(posterior), stamp)
+    return PosteriorSnapshot(posterior, ~elevation_map.unknown(posterior), stamp, elevation_map.taken)
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,12 @@ class MapToSolve:
 
     def renew(self) -> SolvedMap | None:
         """The same map with the variances and the noise of all points; None where `solve` has left nothing."""
-        return self._solved() if self.elevation_map.renew() else None
+        if not self.elevation_map.renew():
+            return None
+        self.elevation_map.posterior(prompt=True)
+        return self._solved()
 
     def _solved(self) -> SolvedMap:
-        surface = take_snapshot(self.elevation_map, self.stamp)
-        gpgmap = self.elevation_map.gpgmap(self.config.map_frame, self.stamp, self.config)
+        surface = take_snapshot(self.elevation_map, self.stamp, closely=False)
+        gpgmap = self.elevation_map.gpgmap(self.config.map_frame, self.stamp, self.config, prompt=True)
         return SolvedMap(self.elevation_map, gpgmap, surface)

@@ -37,6 +37,9 @@ from gpgmap_ros.slam.map_solving import MapToSolve, SolvedMap
 from gpgmap_ros.storage.archive import ArchiveError, archive_path
 
 NANOSECONDS = 1_000_000_000
+SURFACE_GROWTH = 0.1
+"""Share of the map's points that must be new for the surface that clouds are compared with to be solved again: with
+fewer it would be nearly the same, and where the map is not published for somebody this is most of the work."""
 
 
 @dataclass(frozen=True)
@@ -262,11 +265,15 @@ class MappingPipeline:
 
     @property
     def wants_surface(self) -> bool:
-        """Whether the surface that clouds are compared with is older than it should be."""
+        """Whether the surface that clouds are compared with is older than it should be, and the map has grown since."""
         if not self._stamp or not (self._config.gate.enabled or self._config.clearing.enabled):
             return False
         age = self._stamp - (self._surface.stamp if self._surface else 0)
-        return age >= self._config.gate.refresh_period * NANOSECONDS
+        if self._map is None or age < self._config.gate.refresh_period * NANOSECONDS:
+            return False
+        if self._surface is None:
+            return True
+        return self._map.taken - self._surface.points >= SURFACE_GROWTH * self._map.count
 
     def map_to_solve(self) -> MapToSolve | None:
         """The map as it is now, to be solved while clouds go on coming; None before the first one.

@@ -71,11 +71,22 @@ def test_the_approximate_posterior_is_within_the_noise_and_changes_nothing() -> 
     )
 
 
-def test_the_posterior_of_a_rough_kernel_serves_for_comparing_points_too() -> None:
-    elevation_map = ElevationMap(ROUGH, centre=(0.0, 0.0))
-    points = hill_points(np.random.default_rng(5), 4000, 3.0)
-    elevation_map.add(points, np.full(len(points), 0.02**2))
-    assert elevation_map.approximate_posterior() is elevation_map.posterior()
+def test_comparing_points_with_a_rough_map_leaves_nothing_undone() -> None:
+    rng = np.random.default_rng(5)
+    config = dataclasses.replace(ROUGH, learn_noise=False)
+    compared, other = (ElevationMap(config, centre=(0.0, 0.0)) for _ in range(2))
+    for n in (20_000, 600, 600, 600):
+        points = hill_points(rng, n, 3.0)
+        compared.add(points, np.full(n, 0.02**2))
+        other.add(points, np.full(n, 0.02**2))
+        surface = compared.approximate_posterior()
+    expected, whole = other.posterior(), compared.posterior()
+    known = expected.variance < 0.01
+    ratio = surface.variance[known] / expected.variance[known]
+    assert np.median(ratio) > 1.03, "nobody waits for variances that are too large"
+    assert np.abs(surface.mean - expected.mean)[known].max() < 0.001
+    assert np.median(whole.variance[known] / expected.variance[known]) < 1.01
+    assert compared.posterior() is whole
 
 
 def test_boulders_are_mapped_better_with_the_rough_kernel() -> None:

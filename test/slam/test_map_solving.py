@@ -108,6 +108,20 @@ def test_clouds_may_be_added_while_it_is_solved() -> None:
     assert np.median(later.layers["variance"]) < 0.3 * np.median(expected.layers["variance"])
 
 
+def test_clouds_are_compared_with_the_same_surface_until_the_map_has_grown() -> None:
+    rng = np.random.default_rng(3)
+    pipeline = MappingPipeline(with_settings(fast_config(), SMALL), solved_beside=True)
+    pipeline.add_cloud(cloud(rng), np.eye(4), 10 * SECOND)
+    solve(pipeline)
+    pipeline.add_cloud(cloud(rng, 150), np.eye(4), 20 * SECOND)
+    assert not pipeline.wants_surface  # a twentieth is new
+    pipeline.add_cloud(cloud(rng, 300), np.eye(4), 30 * SECOND)
+    assert pipeline.wants_surface
+    solve(pipeline)
+    pipeline.add_cloud(cloud(rng), np.eye(4), 30 * SECOND + SECOND // 2)
+    assert not pipeline.wants_surface  # much is new, but it is not old
+
+
 def test_the_gate_compares_with_what_was_solved_and_not_with_what_was_forgotten_since() -> None:
     config = with_settings(fast_config(), {**SMALL, "gate.confirmations": 2})
     held = []

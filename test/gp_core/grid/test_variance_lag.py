@@ -169,6 +169,24 @@ def test_a_prompt_map_that_is_never_renewed_does_not_wait_for_ever() -> None:
     assert np.median(ratio) < 1.8  # by 10000 points instead of 4000 it would be 2.5
 
 
+def test_prompt_maps_share_the_eliminations_among_them(eliminations: list[int]) -> None:
+    rng = np.random.default_rng(9)
+    grid = Grid((0.0, 0.0), (120, 120), SIDE / CELLS)
+    lagging = GridGP(grid, KERNEL, NOISE**2, variance_lag=LAG)
+    for _ in range(4):  # so that no place is new later on
+        lagging.update(*cloud(rng, 300_000, high=12.0))
+    lagging.posterior()
+    jobs, dearest, seen = len(eliminations), 0, set()
+    for _ in range(20):
+        eliminations.clear()
+        lagging.update(*cloud(rng, 60_000, high=12.0))
+        lagging.posterior(prompt=True)
+        dearest = max(dearest, len(eliminations))
+        seen.update(eliminations)
+    assert 0 < dearest <= 0.6 * jobs  # a quarter, those above it, and where single coefficients have doubled
+    assert len(seen) == jobs
+
+
 def test_after_many_small_clouds_the_mean_has_not_drifted() -> None:
     rng = np.random.default_rng(3)
     exact, lagging = two_maps()
