@@ -230,7 +230,9 @@ class Pane:
             return np.zeros_like(late)
         outdated = self._outdated(change)
         if prompt:
-            at_once = much | lost | (change.large > 0.0) | (change.size > _MOST_LAGS * self._lag * change.seen)
+            at_once = (
+                much | lost | (change.large > 0.0) | (change.size > _MOST_LAGS * self._lag * change.seen)
+            )
             quarter = self.plan.quarter_of_job
             waiting = np.bincount(quarter, overdue * change.size, minlength=len(quarter))
             outdated &= at_once | ((quarter == waiting.argmax()) & (waiting.max() > 0.0))
