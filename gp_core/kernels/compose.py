@@ -217,7 +217,9 @@ class _Combination(Kernel):
         if self.domain == "table" or (self._may_read_table and looks_like_objects(X)):
             return as_table(X, name)
         strict = [kernel for kernel in self.kernels if kernel.domain != "any"]
-        return (strict or list(self.kernels))[0]._check(X, name)
+        for kernel in strict or self.kernels[:1]:
+            X = kernel._check(X, name)
+        return X
 
 
 @dataclass(frozen=True, repr=False)
