@@ -31,6 +31,7 @@ class _Hyperparameters(Parametrised):
     noise_variance_bounds: Bounds = POSITIVE
     prior_scale_bounds: Bounds = POSITIVE
 
+    part_of_estimator: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise_variance"), Parameter("prior_scale"))
 
     def _children(self) -> tuple[Basis, ...]:

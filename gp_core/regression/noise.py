@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gp_core.arrays import Array, as_covariance, as_float, as_vector
-from gp_core.linalg import Cholesky, cholesky
+from gp_core.linalg import Cholesky, cholesky, require_semidefinite
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ class Noise:
                 f"noise_covariance must be a scalar, ({n},) or ({n}, {n}), got shape {noise.shape}: noise that differs "
                 "between outputs is for CoregionalizedGaussianProcessRegressor"
             )
-        return as_covariance(noise, n, "noise_covariance")
+        covariance = as_covariance(noise, n, "noise_covariance")
+        require_semidefinite(covariance, "noise_covariance")
+        return covariance
 
     @classmethod
     def total(cls, variance: float, known: Array | None, n: int) -> Noise:
