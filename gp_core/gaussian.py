@@ -90,7 +90,7 @@ class Gaussian:
 
     def __rsub__(self, other: Any) -> Gaussian:
         """c - x, N(c - m, C), for a constant c."""
-        return -self + other
+        return (-self).__add__(other)
 
     def __neg__(self) -> Gaussian:
         """-x, N(-m, C)."""
