@@ -163,8 +163,14 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
         n_samples = integer_at_least(n_samples, 1, "n_samples")
         rng = generator(random_state)
         D = self.X_train_.shape[1]
-        r = np.concatenate([[0.0], np.geomspace(1e-4, _FAR, 4000)])
-        shell = r ** (D - 1) * self.kernel_.profile(r)
+        # A compact kernel ends at 1, and so must the draws.
+        r = (
+            np.linspace(0.0, 1.0, 4001)
+            if self.kernel_.compact
+            else np.append(0.0, np.geomspace(1e-4, _FAR, 4000))
+        )
+        log_shell = _log_shell(self.kernel_, D, r)
+        shell = np.exp(log_shell - log_shell.max())
         mass = np.append(0.0, np.cumsum(0.5 * (shell[1:] + shell[:-1]) * np.diff(r)))
         radius = np.interp(rng.uniform(size=n_samples) * mass[-1], mass, r)
         direction = rng.standard_normal((n_samples, D))
@@ -177,8 +183,12 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
 def _log_integral(kernel: Stationary, D: int) -> float:
     """log of the integral of f(|u|^2) over D inputs in units of the length scale."""
 
+    peak = float(
+        _log_shell(kernel, D, np.geomspace(1e-4, _FAR, 4000)).max()
+    )  # for many inputs exp(peak) overflows
+
     def integrand(r: float) -> float:
-        return float(r ** (D - 1) * kernel.profile(np.array([r]))[0])
+        return float(np.exp(_log_shell(kernel, D, np.array([r]))[0] - peak))
 
     near = quad(integrand, 0.0, 10.0, limit=200)[0]
     far = sum(quad(integrand, a, 10.0 * a, limit=200)[0] for a in (10.0, 100.0, 1000.0))
@@ -188,7 +198,14 @@ def _log_integral(kernel: Stationary, D: int) -> float:
             f"{kernel!r} has no finite integral over {D} inputs: use a kernel that decays faster"
         )
     surface = np.log(2.0) + 0.5 * D * np.log(np.pi) - gammaln(0.5 * D)
-    return float(surface + np.log(near + far))
+    return float(surface + peak + np.log(near + far))
+
+
+def _log_shell(kernel: Stationary, D: int, r: Array) -> Array:
+    """log of r^(D - 1) f(r^2) at distances r, in units of the length scale: what a shell of radius r holds."""
+    with np.errstate(divide="ignore"):
+        area = (D - 1) * np.log(r) if D > 1 else np.zeros_like(r)
+        return np.asarray(area + kernel._log_profile(np.square(r)))
 
 
 def _log_volume(kernel: Stationary, D: int) -> float:

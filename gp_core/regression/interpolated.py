@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,8 @@ from gp_core.search import check_optimizer, count_iterations, learn_hyperparamet
 
 DEFAULT_NODES = {1: 200, 2: 25, 3: 10}
 """Nodes per input, by the number of inputs: at most 1000 in all."""
+MOST_NODES = 20_000
+"""K_UU is a full matrix: this many nodes take 3 GB."""
 _MARGIN = 0.05
 """Share of the width of the data that the grid extends beyond them, on each side."""
 
@@ -250,7 +253,13 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
         sizes = (size,) * D if np.ndim(size) == 0 else tuple(size)
         if len(sizes) != D:
             raise ValueError(f"grid_size must be one number, or one per input ({D}), got {self.grid_size!r}")
-        return tuple(integer_at_least(n, 2, "grid_size") for n in sizes)
+        nodes = tuple(integer_at_least(n, 2, "grid_size") for n in sizes)
+        if math.prod(nodes) > MOST_NODES:
+            raise ValueError(
+                f"grid_size gives {math.prod(nodes)} nodes, at most {MOST_NODES} fit in one matrix: use a smaller "
+                "grid_size, or gp_core.grid, whose grids may be large"
+            )
+        return nodes
 
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """log p(y) of the scaled targets at theta (of the fitted model unless given), with its gradient if asked."""

@@ -171,9 +171,9 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         log_k = self.kernel_.log(X, self.X_train_)
         if self._log_weights is not None:
             log_k += self._log_weights
-        dense: Array = softmax(log_k, axis=1)
-        if not np.isfinite(dense).all():
+        if not np.isfinite(log_k.max(axis=1)).all():
             raise ValueError("every weight is 0 at some point: give a kernel that decays more slowly")
+        dense: Array = softmax(log_k, axis=1)
         return dense
 
     def _query_blocks(self, m: int) -> Iterator[slice]:
@@ -287,8 +287,10 @@ def _weights_of_others(kernel: Kernel, X: Any, rows: slice, counts: Array | None
     if counts is not None and alone.any():
         unused = alone & (counts[rows] == 0.0)
         weighted[unused], alone = 0.0, alone & ~unused
-    weighted[alone] = np.nan
-    return log_k, softmax(weighted, axis=1)
+    weighted[alone] = 0.0
+    W = softmax(weighted, axis=1)
+    W[alone] = np.nan
+    return log_k, W
 
 
 def _normalized(K: csr_array, factors: Array | None = None) -> csr_array:

@@ -235,3 +235,9 @@ def test_what_is_made_of_stationary_kernels_is_stationary(kernel):
     gp = InterpolatedGaussianProcessRegressor(kernel, noise_variance=0.05, grid_size=25, optimizer=None)
     exact = GaussianProcessRegressor(kernel, noise_variance=0.05, optimizer=None).fit(X, y)
     np.testing.assert_allclose(gp.fit(X, y).predict(queries), exact.predict(queries), atol=0.03)
+
+
+def test_a_grid_that_fits_in_no_memory_is_refused():
+    X, y, _ = problem(3)
+    with pytest.raises(ValueError, match="gives 1000000 nodes"):
+        InterpolatedGaussianProcessRegressor(grid_size=100).fit(X, y)
