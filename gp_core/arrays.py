@@ -169,7 +169,7 @@ class Table:
 
 def take_rows(X: Any, rows: npt.NDArray[np.intp]) -> Any:
     """The points of checked inputs X (an array, a table or a list of objects) with these numbers."""
-    return [X[i] for i in rows] if isinstance(X, list) else X[rows]
+    return Objects(X[i] for i in rows) if isinstance(X, list) else X[rows]
 
 
 def _rows(X: Any, name: str) -> Any:

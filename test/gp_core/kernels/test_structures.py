@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gp_core import GaussianProcessRegressor
+from gp_core.arrays import take_rows
 from gp_core.kernels import EditDistance, FunctionKernel, SetIntersection
 from gp_core.kernels.structures import Graph, SubtreeKernel, WeisfeilerLehman
 
@@ -122,3 +123,9 @@ def test_a_fit_reads_the_objects_once(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     GaussianProcessRegressor(1.0 * WeisfeilerLehman(2)).fit([WATER, PEROXIDE], [0.0, 1.0])
     assert len(calls) == 2
+
+
+def test_chosen_objects_remember_as_well() -> None:
+    chosen = take_rows(SubtreeKernel()._check([("s", "a"), ("s", "b"), ("t",)]), np.array([0, 2]))
+    assert chosen == [("s", "a"), ("t",)]
+    assert chosen.remember("size", len) == chosen.remember("size", lambda _: -1) == 2
