@@ -6,7 +6,7 @@ F features, P hyperparameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -52,12 +52,39 @@ def as_points(X: Any, name: str = "X", n_inputs: int | None = None) -> Array:
     return array
 
 
-def as_objects(X: Any, name: str = "X") -> list[Any]:
+class Objects(list[Any]):
+    """Checked objects that remember what kernels computed of each of them.
+
+    A fit evaluates its kernel many times on the same objects, with other hyperparameters.
+    """
+
+    def __init__(self, objects: Iterable[Any] = ()) -> None:
+        super().__init__(objects)
+        self._remembered: dict[Hashable, Any] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Objects, (list(self),)
+
+    def remember(self, key: Hashable, compute: Callable[[list[Any]], Any]) -> Any:
+        """compute(the objects), once for each key."""
+        if key not in self._remembered:
+            self._remembered[key] = compute(self)
+        return self._remembered[key]
+
+
+def remembered(X: list[Any], key: Hashable, compute: Callable[[list[Any]], Any]) -> Any:
+    """compute(X), once for each key if X can remember."""
+    return X.remember(key, compute) if isinstance(X, Objects) else compute(X)
+
+
+def as_objects(X: Any, name: str = "X") -> Objects:
     """X as a non-empty list of N objects.
 
     A table of one column, as scikit-learn passes inputs, means its entries: a data frame, an array (N, 1) or a list
     of lists with one entry each. So a sequence of tokens is written as a tuple, not as a list.
     """
+    if isinstance(X, Objects):
+        return X
     rows = _rows(X, name)
     if isinstance(rows, np.ndarray):
         if rows.ndim == 2 and rows.shape[1] == 1:
@@ -66,7 +93,7 @@ def as_objects(X: Any, name: str = "X") -> list[Any]:
             raise ValueError(
                 f"{name} must hold one object per point, got shape {rows.shape}: choose a column, or use Columns"
             )
-        return list(rows)
+        return Objects(rows)
     if any(isinstance(row, list) for row in rows):
         for i, row in enumerate(rows):
             if not isinstance(row, list) or len(row) != 1:
@@ -74,8 +101,8 @@ def as_objects(X: Any, name: str = "X") -> list[Any]:
                     f"{name} is a table, and {name}[{i}] is not a row of one object: give one object per point, "
                     "a sequence of tokens as a tuple, or use Columns"
                 )
-        return [row[0] for row in rows]
-    return list(rows)
+        return Objects(row[0] for row in rows)
+    return Objects(rows)
 
 
 def as_table(X: Any, name: str = "X") -> Table:
@@ -142,7 +169,7 @@ class Table:
 
 def take_rows(X: Any, rows: npt.NDArray[np.intp]) -> Any:
     """The points of checked inputs X (an array, a table or a list of objects) with these numbers."""
-    return [X[i] for i in rows] if isinstance(X, list) else X[rows]
+    return Objects(X[i] for i in rows) if isinstance(X, list) else X[rows]
 
 
 def _rows(X: Any, name: str) -> Any:

@@ -22,7 +22,8 @@ from gp_core.estimators import (
     report,
     sample_weights,
 )
-from gp_core.kernels import Kernel
+from gp_core.kernels import Kernel, Scaled
+from gp_core.kernels.compact import rows_per_sparse_block
 from gp_core.kernels.stationary import Stationary
 from gp_core.optimize import Optimum
 from gp_core.parallel import map_blocks
@@ -39,13 +40,13 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
     With weights s_i of the points, p(x) = sum_i s_i k(x, x_i) / (Z sum_i s_i).
 
     The density behind Nadaraya-Watson regression (kernel density estimation in the lecture on kernel
-    regression). O(N) per query, in blocks. The kernel must be stationary and integrable: RBF, Matern,
-    Exponential, or RationalQuadratic with alpha > D / 2.
+    regression). O(N) per query, in blocks; O(neighbours) for a compact kernel. The kernel must be stationary and
+    integrable: RBF, Matern, Exponential, Epanechnikov, or RationalQuadratic with alpha > D / 2.
 
     Parameters
     ----------
     kernel : Stationary kernel or None
-        k; its length scale is the bandwidth. None for an RBF with Scott's bandwidth per input.
+        k; its length scale is the bandwidth, a factor on it cancels. None for an RBF with Scott's bandwidth per input.
     optimizer : "loo" or None
         "loo" chooses the length scales by the likelihood of left-out points; None keeps them.
     max_iter : int
@@ -58,7 +59,8 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
     X_train_ : array (N, D)
         The points.
     loo_log_likelihood_ : float
-        Mean log density of a point under the others, by their weights; NaN for N = 1.
+        Mean log density of a point under the others, by their weights; NaN for N = 1, minus infinity where a compact
+        kernel reaches none of them.
     n_iter_ : int
         Iterations of the search, at least 1.
 
@@ -90,13 +92,14 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
         sample_weight: (N,) s, not negative; for the bandwidth a point is left out with all its weight
         """
         check_optimizer(self.optimizer, "loo")
-        if self.kernel is not None and not isinstance(self.kernel, Stationary):
+        given_kernel = self.kernel.kernel if isinstance(self.kernel, Scaled) else self.kernel
+        if given_kernel is not None and not isinstance(given_kernel, Stationary):
             raise ValueError(
                 f"a density needs a stationary kernel such as RBF or Matern, got {self.kernel!r}"
             )
-        points = fit_inputs(self, X, self.kernel)
+        points = fit_inputs(self, X, given_kernel)
         given = None if sample_weight is None else sample_weights(sample_weight, len(points))
-        kernel = scott_kernel(points, given) if self.kernel is None else self.kernel
+        kernel = scott_kernel(points, given) if given_kernel is None else given_kernel
         weights = np.ones(len(points)) if given is None else given
         several = np.count_nonzero(weights) > 1
         log_shape = _log_integral(kernel, points.shape[1])
@@ -131,14 +134,24 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
         )
 
     def score_samples(self, X: npt.ArrayLike) -> Array:
-        """log p(x) (M,) at X (M, D)."""
+        """log p(x) (M,) at X (M, D); minus infinity beyond the reach of a compact kernel."""
         check_is_fitted(self)
         queries = query_inputs(self, X, self.kernel_)
-        parts = map_blocks(
-            lambda rows: logsumexp(self.kernel_.log(queries[rows], self.X_train_), axis=1, b=self._weights),
-            _blocks(len(queries), len(self.X_train_)),
+        step = rows_per_sparse_block(self.kernel_, self.X_train_)
+
+        def log_sum(rows: slice) -> Array:
+            with np.errstate(divide="ignore"):  # p(x) = 0 where no point is near
+                if step:
+                    return np.asarray(
+                        np.log(self.kernel_._sparse(queries[rows], self.X_train_) @ self._weights)
+                    )
+                log_k = self.kernel_.log(queries[rows], self.X_train_)
+                return np.asarray(logsumexp(log_k, axis=1, b=self._weights))
+
+        blocks = _blocks(len(queries), len(self.X_train_), step)
+        return np.asarray(
+            np.concatenate(map_blocks(log_sum, blocks)) - np.log(self._weights.sum()) - self._log_Z
         )
-        return np.asarray(np.concatenate(parts) - np.log(self._weights.sum()) - self._log_Z)
 
     def score(self, X: npt.ArrayLike, y: Any = None) -> float:
         """Sum of log p(x) over X (M, D); y is ignored."""
@@ -150,8 +163,14 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
         n_samples = integer_at_least(n_samples, 1, "n_samples")
         rng = generator(random_state)
         D = self.X_train_.shape[1]
-        r = np.concatenate([[0.0], np.geomspace(1e-4, _FAR, 4000)])
-        shell = r ** (D - 1) * self.kernel_.profile(r)
+        # A compact kernel ends at 1, and so must the draws.
+        r = (
+            np.linspace(0.0, 1.0, 4001)
+            if self.kernel_.compact
+            else np.append(0.0, np.geomspace(1e-4, _FAR, 4000))
+        )
+        log_shell = _log_shell(self.kernel_, D, r)
+        shell = np.exp(log_shell - log_shell.max())
         mass = np.append(0.0, np.cumsum(0.5 * (shell[1:] + shell[:-1]) * np.diff(r)))
         radius = np.interp(rng.uniform(size=n_samples) * mass[-1], mass, r)
         direction = rng.standard_normal((n_samples, D))
@@ -164,8 +183,12 @@ class KernelDensity(NamedKernelParameters, BaseEstimator):  # type: ignore[misc]
 def _log_integral(kernel: Stationary, D: int) -> float:
     """log of the integral of f(|u|^2) over D inputs in units of the length scale."""
 
+    peak = float(
+        _log_shell(kernel, D, np.geomspace(1e-4, _FAR, 4000)).max()
+    )  # for many inputs exp(peak) overflows
+
     def integrand(r: float) -> float:
-        return float(r ** (D - 1) * kernel.profile(np.array([r]))[0])
+        return float(np.exp(_log_shell(kernel, D, np.array([r]))[0] - peak))
 
     near = quad(integrand, 0.0, 10.0, limit=200)[0]
     far = sum(quad(integrand, a, 10.0 * a, limit=200)[0] for a in (10.0, 100.0, 1000.0))
@@ -175,7 +198,14 @@ def _log_integral(kernel: Stationary, D: int) -> float:
             f"{kernel!r} has no finite integral over {D} inputs: use a kernel that decays faster"
         )
     surface = np.log(2.0) + 0.5 * D * np.log(np.pi) - gammaln(0.5 * D)
-    return float(surface + np.log(near + far))
+    return float(surface + peak + np.log(near + far))
+
+
+def _log_shell(kernel: Stationary, D: int, r: Array) -> Array:
+    """log of r^(D - 1) f(r^2) at distances r, in units of the length scale: what a shell of radius r holds."""
+    with np.errstate(divide="ignore"):
+        area = (D - 1) * np.log(r) if D > 1 else np.zeros_like(r)
+        return np.asarray(area + kernel._log_profile(np.square(r)))
 
 
 def _log_volume(kernel: Stationary, D: int) -> float:
@@ -195,10 +225,12 @@ def _left_out(kernel: Kernel, X: Array, weights: Array, gradient: bool) -> tuple
         own = np.arange(len(log_k)), np.arange(rows.start, rows.stop)
         others = np.tile(weights, (len(log_k), 1))
         others[own] = 0.0
-        total = logsumexp(log_k, axis=1, b=others)
-        if not np.isfinite(total).all():
+        with np.errstate(divide="ignore"):
+            total = logsumexp(log_k, axis=1, b=others)
+        if gradient and not np.isfinite(total).all():
             raise ValueError("a point has no density under the others: give a kernel that decays more slowly")
-        value = float(weights[rows] @ (total - np.log(size - weights[rows])))
+        counted = weights[rows] > 0.0  # 0 times minus infinity is nothing
+        value = float(weights[rows][counted] @ (total - np.log(size - weights[rows]))[counted])
         if not gradient:
             return value, np.zeros(0)
         # d log sum k = sum dk / sum k; where that underflows nothing representable changes.
@@ -210,7 +242,7 @@ def _left_out(kernel: Kernel, X: Array, weights: Array, gradient: bool) -> tuple
     return float(value), np.asarray(np.sum([part[1] for part in parts], axis=0) / size)
 
 
-def _blocks(m: int, n: int) -> Iterator[slice]:
-    step = max(1, _BLOCK_ENTRIES // n)
+def _blocks(m: int, n: int, step: int = 0) -> Iterator[slice]:
+    step = step or max(1, _BLOCK_ENTRIES // n)
     for start in range(0, m, step):
         yield slice(start, min(m, start + step))

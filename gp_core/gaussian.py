@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from numbers import Real
 from operator import add
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,10 +45,16 @@ class Gaussian:
     mean: Any
     covariance: Any
 
+    __array_ufunc__: ClassVar[None] = None  # arrays leave `b + x` to the object
+
     def __post_init__(self) -> None:
-        mean = np.atleast_1d(as_float(self.mean, "Gaussian: mean"))
+        mean = np.atleast_1d(
+            as_float(self.mean, "Gaussian: mean")
+        ).copy()  # what is frozen is not the caller's
         as_vector(mean, "Gaussian: mean")
-        covariance = as_covariance(self.covariance, len(mean), "Gaussian: covariance")
+        if not mean.size:
+            raise ValueError("Gaussian: mean is empty: give at least one entry")
+        covariance = as_covariance(self.covariance, len(mean), "Gaussian: covariance").copy()
         smallest = float(np.linalg.eigvalsh(covariance)[0])
         if smallest < -1e-10 * max(float(np.abs(covariance).max()), np.finfo(float).tiny):
             raise ValueError(f"Gaussian: covariance has a negative eigenvalue ({smallest:.3g})")
@@ -71,7 +77,7 @@ class Gaussian:
     def __add__(self, other: Any) -> Gaussian:
         """x + z for independent x and z, N(m_x + m_z, C_x + C_z); or x + c for a constant c."""
         if not isinstance(other, Gaussian):
-            return Gaussian(self.mean + as_float(other, "the constant"), self.covariance)
+            return Gaussian(self.mean + self._constant(other, "the constant"), self.covariance)
         if len(self) != len(other):
             raise ValueError(f"Gaussians of dimension {len(self)} and {len(other)} can't be added")
         return Gaussian(self.mean + other.mean, self.covariance + other.covariance)
@@ -81,6 +87,10 @@ class Gaussian:
     def __sub__(self, other: Any) -> Gaussian:
         """x - z for independent x and z, N(m_x - m_z, C_x + C_z); or x - c for a constant c."""
         return self + (-other if isinstance(other, Gaussian) else -as_float(other, "the constant"))
+
+    def __rsub__(self, other: Any) -> Gaussian:
+        """c - x, N(c - m, C), for a constant c."""
+        return (-self).__add__(other)
 
     def __neg__(self) -> Gaussian:
         """-x, N(-m, C)."""
@@ -108,7 +118,8 @@ class Gaussian:
         if A.ndim != 2 or A.shape[1] != len(self):
             raise ValueError(f"A must have {len(self)} columns, got shape {A.shape}")
         covariance = A @ self.covariance @ A.T
-        return Gaussian(A @ self.mean + as_float(b, "b"), (covariance + covariance.T) / 2.0)
+        moved = Gaussian(A @ self.mean, (covariance + covariance.T) / 2.0)
+        return moved + moved._constant(b, "b")
 
     def transformed(self, A: Any, b: Any = 0.0) -> Gaussian:
         """Deprecated name of `transform`."""
@@ -146,8 +157,15 @@ class Gaussian:
 
     def log_density(self, x: Any) -> Array:
         """log N(x) for points (D,) or (N, D)."""
-        difference = np.atleast_2d(as_float(x, "x")) - self.mean
+        points = np.atleast_1d(as_float(x, "x"))
+        if points.ndim > 2 or points.shape[-1] != len(self):
+            raise ValueError(f"x must have shape ({len(self)},) or (N, {len(self)}), got {np.shape(x)}")
+        difference = np.atleast_2d(points) - self.mean
         factor = cholesky(self.covariance, what="the covariance", remedy="a singular Gaussian has no density")
+        if factor.jitter:
+            raise ValueError(
+                "the covariance is singular: there is no density, take the marginal of fewer entries"
+            )
         square = factor.quadratic(np.ascontiguousarray(difference))
         density: Array = -0.5 * (square + factor.log_determinant + len(self) * np.log(2.0 * np.pi))
         return density if np.ndim(x) == 2 else density[0]
@@ -155,10 +173,19 @@ class Gaussian:
     def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
         """(n_samples, D) draws; also of a singular Gaussian."""
         n_samples = integer_at_least(n_samples, 1, "n_samples")
+        if not isinstance(rng, np.random.Generator):
+            raise ValueError(f"rng must be a numpy Generator, got {rng!r}: use numpy.random.default_rng")
         values, vectors = np.linalg.eigh(self.covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         draws: Array = self.mean + rng.standard_normal((n_samples, len(self))) @ root.T
         return draws
+
+    def _constant(self, value: Any, name: str) -> Array:
+        """One number, or one per entry."""
+        constant = as_float(value, name)
+        if constant.shape not in ((), (len(self),)):
+            raise ValueError(f"{name} must be a number or have shape ({len(self)},), got {constant.shape}")
+        return constant
 
     def _indices(self, indices: Any) -> Any:
         at = np.atleast_1d(np.asarray(indices))

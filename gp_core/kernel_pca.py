@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, integer_at_least
@@ -13,7 +13,12 @@ from gp_core.estimators import Inputs, NamedKernelParameters, default_kernel, fi
 from gp_core.kernels import Kernel
 
 
-class KernelPCA(NamedKernelParameters, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class KernelPCA(
+    NamedKernelParameters,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """z_c(x) = sum_i a_ic k~(x, x_i), with K~ a_c = lambda_c a_c and lambda_c |a_c|^2 = 1.
 
     K~ = K - 1K/N - K1/N + 1K1/N^2 is the Gram matrix of features about their mean, so that z are the

@@ -182,6 +182,12 @@ def cholesky(
     raise ValueError(f"{what} is not positive definite here: {remedy}")
 
 
+def require_semidefinite(A: Array, name: str) -> None:
+    """Refuse a symmetric matrix with a negative eigenvalue, beyond rounding; O(N^3)."""
+    if A.any():
+        cholesky(A, what=name, remedy="a covariance has no negative eigenvalue")
+
+
 def _factorise(work: Array) -> tuple[Array, int]:
     """L in the lower triangle of `work`, in place, and LAPACK's info."""
     threads = _threads(len(work))

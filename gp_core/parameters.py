@@ -62,14 +62,17 @@ class Parametrised:
     """theta in, theta out; printable, comparable, hashable, picklable, clonable."""
 
     parameters: ClassVar[tuple[Parameter, ...]] = ()
+    part_of_estimator: ClassVar[bool] = False
+    """Whether its parameters are those of an estimator, so that errors name them as the user wrote them."""
     __array_ufunc__: ClassVar[None] = None  # numpy scalars leave `2.0 * k` to the object
 
     def __post_init__(self) -> None:
+        owner = "" if self.part_of_estimator else f"{type(self).__name__}: "
         for parameter in self.parameters:
-            value = _check_value(getattr(self, parameter.name), parameter, type(self).__name__)
+            value = _check_value(getattr(self, parameter.name), parameter, owner)
             self._set(parameter.name, _frozen(value))
             field = parameter.name + "_bounds"
-            self._set(field, _check_bounds(getattr(self, field), value, parameter, type(self).__name__))
+            self._set(field, _check_bounds(getattr(self, field), value, parameter, owner))
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)  # only while the object is being made
@@ -305,7 +308,7 @@ def _entry_names(name: str, value: Array) -> list[str]:
 
 
 def _check_value(value: Any, parameter: Parameter, owner: str) -> Array:
-    name = f"{owner}: {parameter.name}"
+    name = f"{owner}{parameter.name}"
     array = as_float(value, name)
     if array.ndim > parameter.ndim:
         expected = "one number" if parameter.ndim == 0 else f"at most {parameter.ndim}-dimensional"
@@ -323,7 +326,7 @@ def _check_value(value: Any, parameter: Parameter, owner: str) -> Array:
 def _check_bounds(bounds: Any, value: Array, parameter: Parameter, owner: str) -> Any:
     if isinstance(bounds, str) and bounds in (FIXED, AUTO):
         return bounds
-    name = f"{owner}: {parameter.name}_bounds"
+    name = f"{owner}{parameter.name}_bounds"
     try:
         pairs = np.asarray(bounds, dtype=np.float64)
     except (TypeError, ValueError):

@@ -15,7 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, as_covariance, as_float, integer_at_least
 from gp_core.basis import Basis, PolynomialBasis
-from gp_core.classification.labels import class_probabilities, fit_inputs_and_labels, one_vs_rest, signs
+from gp_core.classification.labels import (
+    class_probabilities,
+    class_weights,
+    fit_inputs_and_labels,
+    one_vs_rest,
+    signs,
+)
 from gp_core.classification.links import LINKS, Link
 from gp_core.classification.options import choose
 from gp_core.classification.predictive import Averager
@@ -104,19 +110,33 @@ class BayesianLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignor
         self.optimizer = optimizer
         self.max_iter = max_iter
 
-    def fit(self, X: Inputs, y: npt.ArrayLike) -> BayesianLogisticRegression:
-        """The posterior from X (N, D) and labels y (N,)."""
+    def fit(
+        self, X: Inputs, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> BayesianLogisticRegression:
+        """The posterior from X (N, D) and labels y (N,).
+
+        sample_weight: (N,) how often each point counts, not negative; a weight of 2 is the point twice
+        """
         link = choose(LINKS, self.link, "link")
         check_optimizer(self.optimizer)
         max_iter = integer_at_least(self.max_iter, 1, "max_iter")
         points, codes = fit_inputs_and_labels(self, X, y)
+        counts = class_weights(sample_weight, codes)
         self._link = link
         basis = PolynomialBasis(1) if self.basis is None else self.basis
         if not isinstance(basis, Basis):
             raise ValueError(f"basis must be a gp_core Basis, got {basis!r}")
         mean, root = self._prior(basis(points[:1]).shape[1])
         fits = [
-            _fit(basis, points, signs(codes, code), link, mean, root, self.optimizer is not None, max_iter)
+            _fit(
+                basis,
+                points,
+                _Labels(signs(codes, code), link, counts),
+                mean,
+                root,
+                self.optimizer is not None,
+                max_iter,
+            )
             for code in one_vs_rest(len(self.classes_))
         ]
         self.posteriors_ = tuple(fit.posterior for fit in fits)
@@ -201,6 +221,15 @@ class _Features(Parametrised):
 
 
 @dataclass(frozen=True)
+class _Labels:
+    """Labels (N,) of one problem as -1 and +1, their likelihood, and how often each counts (N,)."""
+
+    y: Array
+    link: Link
+    counts: Array
+
+
+@dataclass(frozen=True)
 class _Fit:
     """The posterior of one problem, what was learned, and how the search went."""
 
@@ -210,11 +239,13 @@ class _Fit:
 
 
 def _fit(
-    basis: Basis, X: Array, y: Array, link: Link, mean: Array, root: Array, learn: bool, max_iter: int
+    basis: Basis, X: Array, labels: _Labels, mean: Array, root: Array, learn: bool, max_iter: int
 ) -> _Fit:
     def posterior(features: _Features, Phi: Array) -> WeightPosterior:
         scaled = np.sqrt(float(features.prior_scale)) * root
-        return laplace_weights(Phi, y, link, mean, scaled, max_iter=max_iter)
+        return laplace_weights(
+            Phi, labels.y, labels.link, mean, scaled, counts=labels.counts, max_iter=max_iter
+        )
 
     start = _Features(basis)
     if not learn:
@@ -225,7 +256,9 @@ def _fit(
         q = posterior(features, Phi)
         by_basis = np.zeros(0)
         if features.basis.n_theta:
-            by_basis = features.basis.theta_vjp(X, feature_weights(Phi, y, link, q))
+            by_basis = features.basis.theta_vjp(
+                X, feature_weights(Phi, labels.y, labels.link, q, labels.counts)
+            )
         return q.log_evidence, np.append(q.slope, by_basis)
 
     learned, optimum = maximize_likelihood(start, likelihood, SearchSettings(max_iter, tolerance=1e-5))

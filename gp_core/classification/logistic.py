@@ -84,7 +84,9 @@ class LogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.tol = tol
         self.max_iter = max_iter
 
-    def fit(self, X: Inputs, y: npt.ArrayLike, sample_weight: Any = None) -> LogisticRegression:
+    def fit(
+        self, X: Inputs, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> LogisticRegression:
         """From X (N, D) and labels y (N,).
 
         sample_weight: (N,) ω, not negative; 1 unless given. A weight of 2 is the point twice

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp_core.arrays import Array
-from gp_core.classification.links import Link
+from gp_core.classification.links import Derivatives, Link
 from gp_core.irls import Rows, irls
 from gp_core.linalg import Cholesky, cholesky
 
@@ -40,6 +40,33 @@ class WeightPosterior:
         return Phi @ self.mean, np.einsum("nf,nf->n", half, half)
 
 
+@dataclass(frozen=True)
+class _Likelihood:
+    """log p(y | f) of points that may count several times.
+
+    link: p(y | f)
+    y: (N,) labels -1, +1
+    counts: (N,) how often each point counts; None for once
+    """
+
+    link: Link
+    y: Array
+    counts: Array | None
+
+    def log_p(self, f: Array) -> float:
+        """Sum over the points."""
+        parts = self.link.log_p(self.y, f)
+        return float(parts.sum() if self.counts is None else self.counts @ parts)
+
+    def derivatives(self, f: Array) -> Derivatives:
+        """Of each point's part of the sum, by its f."""
+        at = self.link.derivatives(self.y, f)
+        s = self.counts
+        if s is None:
+            return at
+        return Derivatives(s * at.log_p, s * at.d1, s * at.w, s * at.d3)
+
+
 def laplace_weights(
     Phi: Array,
     y: Array,
@@ -47,6 +74,7 @@ def laplace_weights(
     prior_mean: Array,
     prior_root: Array,
     *,
+    counts: Array | None = None,
     tol: float = 1e-18,
     max_iter: int = 100,
 ) -> WeightPosterior:
@@ -60,23 +88,25 @@ def laplace_weights(
     link: likelihood
     prior_mean: (F,) m0
     prior_root: (F, F) S0^½
+    counts: (N,) how often each point counts; None for once
     tol: on half the Newton decrement
     max_iter: the most Newton steps
     """
     offset, X = Phi @ prior_mean, Phi @ prior_root
+    likelihood = _Likelihood(link, y, counts)
 
     def value(u: Array, rows: Rows) -> Array:
-        return np.array([link.log_p(y, offset + X @ u[0]).sum() - 0.5 * u[0] @ u[0]])
+        return np.array([likelihood.log_p(offset + X @ u[0]) - 0.5 * u[0] @ u[0]])
 
     def direction(u: Array, rows: Rows) -> tuple[Array, Array]:
-        at = link.derivatives(y, offset + X @ u[0])
+        at = likelihood.derivatives(offset + X @ u[0])
         gradient = X.T @ at.d1 - u[0]
         step = _precision(X, at.w).solve(gradient)
         return step[None], np.array([gradient @ step])
 
     result = irls(value, direction, np.zeros((1, Phi.shape[1])), tol=tol, max_iter=max_iter)
     u = result.state[0]
-    at = link.derivatives(y, offset + X @ u)
+    at = likelihood.derivatives(offset + X @ u)
     factor = _precision(X, at.w)
     half = factor.half_solve(X.T)  # (F, N)
     variance = np.einsum("fn,fn->n", half, half)
@@ -92,7 +122,9 @@ def laplace_weights(
     )
 
 
-def feature_weights(Phi: Array, y: Array, link: Link, q: WeightPosterior) -> Array:
+def feature_weights(
+    Phi: Array, y: Array, link: Link, q: WeightPosterior, counts: Array | None = None
+) -> Array:
     """G (N, F) with ∂ log evidence / ∂θ = Σ_nf G_nf ∂φ_f(x_n)/∂θ: type-2 maximum likelihood of the features.
 
     With v_n = φ_n'S φ_n, c = v ∂³ log p / 2 and t = S Φ'c,
@@ -106,8 +138,9 @@ def feature_weights(Phi: Array, y: Array, link: Link, q: WeightPosterior) -> Arr
     y: (N,) labels -1, +1
     link: likelihood
     q: the posterior found with them
+    counts: (N,) how often each point counts; None for once
     """
-    at = link.derivatives(y, Phi @ q.mean)
+    at = _Likelihood(link, y, counts).derivatives(Phi @ q.mean)
     half = Phi @ q.root
     c = 0.5 * np.einsum("nf,nf->n", half, half) * at.d3
     t = q.root @ (half.T @ c)

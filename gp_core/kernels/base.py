@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from gp_core.arrays import Array, as_float, as_objects, as_points, looks_like_objects
 from gp_core.parameters import Parametrised
@@ -31,6 +32,8 @@ class Kernel(Parametrised):
     chooses_columns: ClassVar[bool] = False
     continuous: ClassVar[bool] = True
     """Whether k takes every vector, not only those of a list, so that a mean of inputs is an input."""
+    compact: ClassVar[bool] = False
+    """Whether k is exactly 0 beyond a distance, so that `sparse` stores less than all pairs."""
 
     # -- values ----------------------------------------------------------------------------------------
 
@@ -45,6 +48,11 @@ class Kernel(Parametrised):
     def diag(self, X: Any) -> Array:
         """(N,) with k(x_i, x_i), the diagonal of k(X), in O(N)."""
         return self._diag(self._check(X))
+
+    def sparse(self, X: Any, Z: Any = None) -> csr_array:
+        """K (N, M) as a sparse matrix, for kernels that are 0 beyond a distance: O(pairs) memory and time."""
+        X, Z = self._check_pair(X, Z)
+        return self._sparse(X, Z)
 
     def log(self, X: Any, Z: Any = None) -> Array:
         """(N, M) with log k(x_i, z_j), without underflow where k is a decaying exponential."""
@@ -127,6 +135,11 @@ class Kernel(Parametrised):
 
     def _matrix(self, X: Any, Z: Any) -> Array:
         raise NotImplementedError
+
+    def _sparse(self, X: Any, Z: Any) -> csr_array:
+        raise ValueError(
+            f"{self!r} is not 0 beyond any distance, so a sparse matrix of it saves nothing: use k(X, Z)"
+        )
 
     def _add_to(self, K: Array, X: Any, Z: Any) -> None:
         """K += k(X, Z), in place."""

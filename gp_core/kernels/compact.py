@@ -8,15 +8,34 @@ Gaussian process refuses them wherever the Gram matrix of its data has a negativ
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from gp_core.arrays import Array, integer_at_least
+from gp_core.kernels.base import Kernel
 from gp_core.kernels.stationary import Stationary
 from gp_core.parameters import POSITIVE, Bounds
+
+_SPARSE_SHARE = 0.1
+"""Share of pairs within the support up to which a sparse matrix is faster than a dense one."""
+_SPARSE_ENTRIES = 2_000_000
+"""Entries that a block of rows of a sparse matrix holds, about."""
+_PROBES = 50
+
+
+def rows_per_sparse_block(kernel: Kernel, X: Any) -> int:
+    """How many rows of k(queries, X) to work on at a time as a sparse matrix; 0 where a dense one is faster.
+
+    The queries are taken to lie where X does: some points of X tell how many others are within the support.
+    """
+    if not kernel.compact or len(X) < _PROBES:
+        return 0
+    probes = np.linspace(0, len(X) - 1, _PROBES).astype(np.intp)
+    near = np.count_nonzero(kernel._matrix(X[probes], X)) / _PROBES
+    return 0 if near > _SPARSE_SHARE * len(X) else max(1, int(_SPARSE_ENTRIES / max(near, 1.0)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,10 +45,9 @@ class Compact(Stationary):
     length_scale: the radius of the support, a number or one per input
     """
 
-    def sparse(self, X: Any, Z: Any = None) -> csr_array:
-        """K (N, M) as a sparse matrix, from the pairs within the support only: O(pairs) memory and time."""
-        X, Z = self._check_pair(X, Z)
-        self._require_valid(X)
+    compact: ClassVar[bool] = True
+
+    def _sparse(self, X: Array, Z: Array | None) -> csr_array:
         A = self._scale_points(X)
         B = A if Z is None else self._scale_points(Z)
         pairs = cKDTree(A).sparse_distance_matrix(cKDTree(B), 1.0, output_type="coo_matrix")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from gp_core.arrays import Array, as_table, integer_at_least, looks_like_objects
 from gp_core.kernels.base import Domain, Kernel
@@ -50,6 +52,8 @@ class _Wrapper(Kernel):
 
     kernel: Kernel
 
+    _keeps_zeros: ClassVar[bool] = False
+
     @property
     def domain(self) -> Domain:  # type: ignore[override]
         return self.kernel.domain
@@ -57,6 +61,10 @@ class _Wrapper(Kernel):
     @property
     def continuous(self) -> bool:  # type: ignore[override]
         return self.kernel.continuous
+
+    @property
+    def compact(self) -> bool:  # type: ignore[override]
+        return self.kernel.compact and self._keeps_zeros
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,6 +98,7 @@ class Scaled(_Wrapper):
     scale_bounds: Bounds = POSITIVE
 
     parameters = (Parameter("scale"),)
+    _keeps_zeros: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         if self.scale_bounds != POSITIVE:
@@ -113,6 +122,9 @@ class Scaled(_Wrapper):
         K = self.kernel._matrix(X, Z)
         K *= self._c
         return K
+
+    def _sparse(self, X: Any, Z: Any) -> csr_array:
+        return self._c * self.kernel._sparse(X, Z)
 
     def _diag(self, X: Any) -> Array:
         return self._c * self.kernel._diag(X)
@@ -184,6 +196,10 @@ class _Combination(Kernel):
     def continuous(self) -> bool:  # type: ignore[override]
         return all(kernel.continuous for kernel in self.kernels)
 
+    @property
+    def compact(self) -> bool:  # type: ignore[override]
+        return all(kernel.compact for kernel in self.kernels)
+
     @cached_property
     def _may_read_table(self) -> bool:
         """Whether a column of objects may be given to one of the kernels, and all choose columns."""
@@ -217,7 +233,9 @@ class _Combination(Kernel):
         if self.domain == "table" or (self._may_read_table and looks_like_objects(X)):
             return as_table(X, name)
         strict = [kernel for kernel in self.kernels if kernel.domain != "any"]
-        return (strict or list(self.kernels))[0]._check(X, name)
+        for kernel in strict or self.kernels[:1]:
+            X = kernel._check(X, name)
+        return X
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,6 +249,9 @@ class Sum(_Combination):
         for kernel in self.kernels[1:]:
             kernel._add_to(K, X, Z)
         return K
+
+    def _sparse(self, X: Any, Z: Any) -> csr_array:
+        return reduce(operator.add, (kernel._sparse(X, Z) for kernel in self.kernels))
 
     def _diag(self, X: Any) -> Array:
         return reduce(np.add, (kernel._diag(X) for kernel in self.kernels))
@@ -285,6 +306,9 @@ class Product(_Combination):
         for kernel in self.kernels[1:]:
             K *= kernel._matrix(X, Z)
         return K
+
+    def _sparse(self, X: Any, Z: Any) -> csr_array:
+        return reduce(operator.mul, (kernel._sparse(X, Z) for kernel in self.kernels))
 
     def _diag(self, X: Any) -> Array:
         return reduce(np.multiply, (kernel._diag(X) for kernel in self.kernels))
@@ -393,6 +417,8 @@ class Power(_Mapped):
 
     exponent: int = 2
 
+    _keeps_zeros: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set("exponent", integer_at_least(self.exponent, 1, "Power: exponent"))
@@ -410,6 +436,9 @@ class Power(_Mapped):
         if order == 1:
             return p * K ** (p - 1)
         return p * (p - 1) * K ** (p - 2) if p > 1 else np.zeros_like(K)
+
+    def _sparse(self, X: Any, Z: Any) -> csr_array:
+        return self.kernel._sparse(X, Z).power(self.exponent)
 
     def _log_matrix(self, X: Any, Z: Any) -> Array:
         return self.exponent * self.kernel._log_matrix(X, Z)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from gp_core.arrays import Array
+from gp_core.arrays import Array, Objects, remembered
 from gp_core.kernels.objects import ObjectKernel
 from gp_core.kernels.stationary import RBF
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
@@ -33,8 +33,8 @@ class SetIntersection(ObjectKernel):
     def _conditional(self) -> str:
         return ""
 
-    def _check(self, X: Any, name: str = "X") -> list[Any]:
-        sets: list[Any] = super()._check(X, name)
+    def _check(self, X: Any, name: str = "X") -> Objects:
+        sets = super()._check(X, name)
         for i, one in enumerate(sets):
             if not isinstance(one, (set, frozenset)):
                 raise ValueError(f"{name}[{i}] must be a set, got {type(one).__name__}: use set(...)")
@@ -101,14 +101,14 @@ class EditDistance(ObjectKernel):
             return ""
         return "shorten length_scale of EditDistance, or give it references"
 
-    def _check(self, X: Any, name: str = "X") -> list[Any]:
-        if isinstance(X, Strings):
-            return X
+    def _check(self, X: Any, name: str = "X") -> Objects:
         strings = super()._check(X, name)
         for i, one in enumerate(strings):
             if not isinstance(one, (str, bytes, tuple, list)):
                 raise ValueError(f"{name}[{i}] must be a string or a sequence, got {type(one).__name__}")
-        return Strings(tuple(one) if isinstance(one, list) else one for one in strings)
+        if not any(isinstance(one, list) for one in strings):
+            return strings
+        return Objects(tuple(one) if isinstance(one, list) else one for one in strings)
 
     def _units(self, parameter: Parameter, value: Array, data: DataScale) -> Array:
         distances = _distances_between(data.X, self.references)
@@ -145,31 +145,14 @@ class EditDistance(ObjectKernel):
         return (-log_k * np.exp(log_k))[:, :, None][:, :, : self.n_theta]  # dk/dlog l = k d / l
 
 
-class Strings(list[Any]):
-    """Checked strings that remember their edit distances, which no hyperparameter changes.
-
-    A fit evaluates the kernel many times on the same strings and with other length scales.
-    """
-
-    def __init__(self, strings: Any = ()) -> None:
-        super().__init__(strings)
-        self._distances: dict[Any, npt.NDArray[np.int32]] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Strings, (list(self),)
-
-    def distances_to(self, references: tuple[Any, ...] | None) -> npt.NDArray[np.int32]:
-        """(N, R) distances to the references, or (N, N) to each other."""
-        if references not in self._distances:
-            self._distances[references] = edit_distances(self, self if references is None else references)
-        return self._distances[references]
-
-
 def _distances_between(X: list[Any], Z: Any) -> npt.NDArray[np.int32]:
     """Edit distances of X to itself (Z None), to references (a tuple) or to other strings (a list)."""
-    if isinstance(X, Strings) and (Z is None or isinstance(Z, tuple)):
-        return X.distances_to(Z)
-    return edit_distances(X, X if Z is None else Z)
+    if Z is not None and not isinstance(Z, tuple):
+        return edit_distances(X, Z)
+    distances: npt.NDArray[np.int32] = remembered(
+        X, ("edit distances", Z), lambda strings: edit_distances(strings, strings if Z is None else Z)
+    )
+    return distances
 
 
 def edit_distances(X: Sequence[Any], Z: Sequence[Any]) -> npt.NDArray[np.int32]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from gp_core.arrays import Array, as_float, as_objects
+from gp_core.arrays import Array, Objects, as_float, as_objects, as_points, looks_like_objects
 from gp_core.kernels.base import Domain, Kernel
 from gp_core.parameters import POSITIVE, Bounds, Parameter, Values
 
@@ -48,7 +48,7 @@ class ObjectKernel(Kernel):
     def why_not_differentiable(self) -> str:
         return f"{type(self).__name__} is a kernel on objects: there is no derivative by them"
 
-    def _check(self, X: Any, name: str = "X") -> Any:
+    def _check(self, X: Any, name: str = "X") -> Objects:
         return as_objects(X, name)
 
     def _conditional(self) -> str:
@@ -180,8 +180,9 @@ class FunctionKernel(ObjectKernel):
             raise ValueError(f"{self!r} must return a number, got {value!r}") from None
 
     def _check(self, X: Any, name: str = "X") -> Any:
-        if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
-            return Kernel._check(self, X, name)
+        rows_of_numbers = isinstance(X, list) and X and isinstance(X[0], list) and not looks_like_objects(X)
+        if rows_of_numbers or (isinstance(X, np.ndarray) and X.dtype.kind in "biuf"):
+            return as_points(X, name)
         return as_objects(X, name)
 
     def _matrix(self, X: Any, Z: Any) -> Array:

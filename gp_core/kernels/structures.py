@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gp_core.arrays import Array, integer_at_least
+from gp_core.arrays import Array, Objects, integer_at_least, remembered
 from gp_core.kernels.objects import ObjectKernel
 from gp_core.parameters import Bounds, Parameter, Values
 
@@ -52,24 +52,34 @@ class SubtreeKernel(ObjectKernel):
     def _conditional(self) -> str:
         return ""
 
-    def _check(self, X: Any, name: str = "X") -> list[Any]:
+    def _check(self, X: Any, name: str = "X") -> Objects:
         trees = super()._check(X, name)
-        return [
-            one if isinstance(one, _Nodes) else _Nodes(one, f"{name}[{i}]") for i, one in enumerate(trees)
-        ]
+        trees.remember(_NODES, lambda trees: [_Nodes(one, f"{name}[{i}]") for i, one in enumerate(trees)])
+        return trees
 
     def compare(self, x: Any, z: Any) -> float:
-        value = self._count(x, z)
-        return value / np.sqrt(self._count(x, x) * self._count(z, z)) if self.normalized else value
+        return float(self([x], [z])[0, 0])
 
     def _matrix(self, X: Any, Z: Any) -> Array:
-        other = X if Z is None else Z
-        K = np.array([[self._count(x, z) for z in other] for x in X], dtype=np.float64)
+        left = _nodes_of(X)
+        right = left if Z is None else _nodes_of(Z)
+        if Z is None:
+            K = np.empty((len(left), len(left)))
+            for i, x in enumerate(left):
+                K[i, i:] = K[i:, i] = [self._count(x, z) for z in left[i:]]
+        else:
+            K = np.array([[self._count(x, z) for z in right] for x in left], dtype=np.float64)
         if self.normalized:
-            left = np.array([self._count(x, x) for x in X])
-            right = left if Z is None else np.array([self._count(z, z) for z in other])
-            K /= np.sqrt(np.outer(left, right))
+            sizes = np.diagonal(K).copy() if Z is None else self._sizes(left)
+            K /= np.sqrt(np.outer(sizes, sizes if Z is None else self._sizes(right)))
         return K
+
+    def _diag(self, X: Any) -> Array:
+        return np.ones(len(X)) if self.normalized else self._sizes(_nodes_of(X))
+
+    def _sizes(self, trees: list[_Nodes]) -> Array:
+        """(N,) k(T, T) before it is normalised."""
+        return np.array([self._count(x, x) for x in trees])
 
     def _count(self, x: _Nodes, z: _Nodes) -> float:
         """The sum over pairs of nodes; children come before their parents, so one pass fills the table."""
@@ -83,7 +93,17 @@ class SubtreeKernel(ObjectKernel):
                     value *= 1.0 + C.get((a, b), 0.0)
                 C[i, j] = value
                 total += value
+        if not np.isfinite(total):
+            raise ValueError("SubtreeKernel: the trees share too many subtrees for a float: lower decay")
         return total
+
+
+_NODES = "nodes of trees"
+
+
+def _nodes_of(trees: list[Any]) -> list[_Nodes]:
+    found: list[_Nodes] = remembered(trees, _NODES, lambda trees: [_Nodes(one, "X") for one in trees])
+    return found
 
 
 class _Nodes:
@@ -92,22 +112,33 @@ class _Nodes:
     def __init__(self, tree: Any, name: str) -> None:
         self.nodes: list[tuple[Hashable, tuple[int, ...]]] = []
         self.by_production: dict[Hashable, list[int]] = {}
-        self._add(tree, name)
+        # A stack and no recursion: a tree may be deeper than Python's calls. A node is met twice, before its children
+        # and after them, when these are the last entries of `done`.
+        done: list[tuple[int, Hashable]] = []
+        stack = [(tree, False)]
+        while stack:
+            node, has_children_done = stack.pop()
+            label, children = _split(node, name)
+            if children and not has_children_done:
+                stack.append((node, True))
+                stack.extend((child, False) for child in reversed(children))
+                continue
+            parts = done[len(done) - len(children) :]
+            del done[len(done) - len(children) :]
+            production = (label, tuple(part[1] for part in parts))
+            self.by_production.setdefault(production, []).append(len(self.nodes))
+            done.append((len(self.nodes), label))
+            self.nodes.append((production, tuple(part[0] for part in parts)))
 
-    def _add(self, tree: Any, name: str) -> tuple[int, Hashable]:
-        if isinstance(tree, tuple):
-            if not tree:
-                raise ValueError(f"{name} holds an empty tree: a tree is (label, child, ...)")
-            label, children = tree[0], [self._add(child, name) for child in tree[1:]]
-        else:
-            label, children = tree, []
-        if not isinstance(label, Hashable) or isinstance(label, tuple):
-            raise ValueError(f"{name} has a node with label {label!r}: labels must be strings or numbers")
-        production = (label, tuple(child[1] for child in children))
-        index = len(self.nodes)
-        self.nodes.append((production, tuple(child[0] for child in children)))
-        self.by_production.setdefault(production, []).append(index)
-        return index, label
+
+def _split(node: Any, name: str) -> tuple[Hashable, tuple[Any, ...]]:
+    """Label and children of a node, checked."""
+    if isinstance(node, tuple) and not node:
+        raise ValueError(f"{name} holds an empty tree: a tree is (label, child, ...)")
+    label, children = (node[0], node[1:]) if isinstance(node, tuple) else (node, ())
+    if not isinstance(label, Hashable) or isinstance(label, tuple):
+        raise ValueError(f"{name} has a node with label {label!r}: labels must be strings or numbers")
+    return label, children
 
 
 @dataclass(frozen=True)
@@ -132,8 +163,8 @@ class Graph:
     edges: Sequence[tuple[Any, ...]]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", tuple(self.labels))
-        edges = [tuple(edge) if isinstance(edge, Iterable) else (edge,) for edge in self.edges]
+        object.__setattr__(self, "labels", tuple(map(_plain, self.labels)))
+        edges = [tuple(map(_plain, edge)) if isinstance(edge, Iterable) else (edge,) for edge in self.edges]
         object.__setattr__(self, "edges", tuple(edges))
         for edge in self.edges:
             if len(edge) not in (2, 3) or not all(self._has_node(i) for i in edge[:2]):
@@ -182,8 +213,8 @@ class WeisfeilerLehman(ObjectKernel):
     def _conditional(self) -> str:
         return ""
 
-    def _check(self, X: Any, name: str = "X") -> list[Any]:
-        graphs: list[Any] = super()._check(X, name)
+    def _check(self, X: Any, name: str = "X") -> Objects:
+        graphs = super()._check(X, name)
         for i, one in enumerate(graphs):
             if not isinstance(one, Graph) or not len(one):
                 raise ValueError(
@@ -211,8 +242,8 @@ class WeisfeilerLehman(ObjectKernel):
         return float(self._matrix([x], [z])[0, 0])
 
     def _matrix(self, X: Any, Z: Any) -> Array:
-        left = [self.counts(graph) for graph in X]
-        right = left if Z is None else [self.counts(graph) for graph in Z]
+        left = self._all_counts(X)
+        right = left if Z is None else self._all_counts(Z)
         K = np.array([[_inner(a, b) for b in right] for a in left], dtype=np.float64)
         if self.normalized:
             K /= np.sqrt(np.outer([_inner(a, a) for a in left], [_inner(b, b) for b in right]))
@@ -221,7 +252,19 @@ class WeisfeilerLehman(ObjectKernel):
     def _diag(self, X: Any) -> Array:
         if self.normalized:
             return np.ones(len(X))
-        return np.array([_inner(c, c) for c in map(self.counts, X)], dtype=np.float64)
+        return np.array([_inner(c, c) for c in self._all_counts(X)], dtype=np.float64)
+
+    def _all_counts(self, graphs: list[Any]) -> list[Counter[Hashable]]:
+        key = ("neighbourhoods", self.iterations)
+        found: list[Counter[Hashable]] = remembered(
+            graphs, key, lambda graphs: list(map(self.counts, graphs))
+        )
+        return found
+
+
+def _plain(label: Any) -> Any:
+    """A label of NumPy's as Python's own, so that both are the same label."""
+    return label.item() if isinstance(label, np.generic) else label
 
 
 def _inner(a: Counter[Hashable], b: Counter[Hashable]) -> int:

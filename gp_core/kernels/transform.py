@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from gp_core.arrays import Array, Table, as_float, as_table, integer_at_least, looks_like_objects
 from gp_core.kernels.base import Domain, Kernel
@@ -19,6 +20,8 @@ from gp_core.scales import DataScale
 @dataclass(frozen=True, repr=False)
 class _Projected(_Wrapper):
     """k(J x, J z) for a linear map J (E, D)."""
+
+    _keeps_zeros: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,6 +45,10 @@ class _Projected(_Wrapper):
     def _matrix(self, X: Array, Z: Array | None) -> Array:
         U, V, _ = self._map(X, Z)
         return self.kernel._matrix(U, V)
+
+    def _sparse(self, X: Array, Z: Array | None) -> csr_array:
+        U, V, _ = self._map(X, Z)
+        return self.kernel._sparse(U, V)
 
     def _diag(self, X: Array) -> Array:
         return self.kernel._diag(self._map(X, None)[0])

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gp_core.arrays import Array, as_covariance, as_float, as_points, integer_at_least
 from gp_core.basis import Basis, PolynomialBasis
-from gp_core.estimators import Inputs, fit_inputs_and_targets, generator, query_inputs, report
+from gp_core.estimators import Inputs, fit_inputs_and_targets, generator, query_inputs, report, sample_weights
 from gp_core.gaussian import Gaussian
 from gp_core.linalg import cholesky
 from gp_core.optimize import Optimum
@@ -31,6 +31,7 @@ class _Hyperparameters(Parametrised):
     noise_variance_bounds: Bounds = POSITIVE
     prior_scale_bounds: Bounds = POSITIVE
 
+    part_of_estimator: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise_variance"), Parameter("prior_scale"))
 
     def _children(self) -> tuple[Basis, ...]:
@@ -68,7 +69,7 @@ class _Weights:
         u = factor.solve(B.T @ noise.solve(Y - Phi @ self.mean))
         mean = self.mean + self.root @ u
         rest = Y - Phi @ mean
-        n, outputs = Y.shape
+        n, outputs = noise.n_observations, Y.shape[1]
         log_evidence = -0.5 * (
             float(np.vdot(rest, noise.solve(rest))) + float(np.vdot(u, u))
         ) - 0.5 * outputs * (factor.log_determinant + noise.log_determinant + n * np.log(2.0 * np.pi))
@@ -172,25 +173,34 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Inputs, y: npt.ArrayLike, noise_covariance: Any = None) -> BayesianLinearRegression:
+    def fit(
+        self,
+        X: Inputs,
+        y: npt.ArrayLike,
+        noise_covariance: Any = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> BayesianLinearRegression:
         """The posterior from X (N, D) and y (N,) or (N, O).
 
         noise_covariance: Lambda, the known part of the noise: variances (N,) or a covariance (N, N)
+        sample_weight: (N,) how often each point counts, not negative; a weight of 2 is the point twice, with noise of
+            its own each time
         """
         check_optimizer(self.optimizer)
         points, targets = fit_inputs_and_targets(self, X, y)
         Y = targets[:, None] if targets.ndim == 1 else targets
         model = self._hyperparameters()
         known = Noise.known(noise_covariance, len(Y))
+        points, Y, known, counts = _counted(points, Y, known, sample_weight)
         self.optimum_: Optimum | None = None
         if self.optimizer is not None:
-            model, self.optimum_ = self._learn(model, points, Y, known)
+            model, self.optimum_ = self._learn(model, points, Y, known, counts)
         self.basis_ = model.basis
         self.noise_variance_, self.prior_scale_ = float(model.noise_variance), float(model.prior_scale)
         self._single_output = targets.ndim == 1
         prior = self._prior(model, points, Y.shape[1])
         self._weights, value = prior.update(
-            model.basis(points), Y, Noise.total(self.noise_variance_, known, len(Y))
+            model.basis(points), Y, Noise.total(self.noise_variance_, known, counts)
         )
         self.log_marginal_likelihood_value_ = value
         self._publish()
@@ -199,15 +209,19 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self
 
     def partial_fit(
-        self, X: Inputs, y: npt.ArrayLike, noise_covariance: Any = None
+        self,
+        X: Inputs,
+        y: npt.ArrayLike,
+        noise_covariance: Any = None,
+        sample_weight: npt.ArrayLike | None = None,
     ) -> BayesianLinearRegression:
-        """Take the posterior so far as the prior and add further data; the result is that of one batch.
+        """Take the posterior so far as the prior and add further data as `fit` does; the result is that of one batch.
 
         Hyperparameters stay as they are: those of `fit`, or those given if there was none.
         """
         if not hasattr(self, "_weights"):
             given = self.get_params() | {"optimizer": None}
-            first = type(self)(**given).fit(X, y, noise_covariance)
+            first = type(self)(**given).fit(X, y, noise_covariance, sample_weight)
             self.__dict__.update({k: v for k, v in vars(first).items() if k not in given})
             return self
         points = query_inputs(self, X)
@@ -215,8 +229,10 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         expected = (len(points),) if self._single_output else (len(points), self._weights.mean.shape[1])
         if Y.shape != expected:
             raise ValueError(f"y must have shape {expected} to go on from the data before, got {Y.shape}")
-        noise = Noise.total(self.noise_variance_, Noise.known(noise_covariance, len(points)), len(points))
-        self._weights, value = self._weights.update(self.basis_(points), Y.reshape(len(points), -1), noise)
+        known = Noise.known(noise_covariance, len(points))
+        points, Y, known, counts = _counted(points, Y.reshape(len(points), -1), known, sample_weight)
+        noise = Noise.total(self.noise_variance_, known, counts)
+        self._weights, value = self._weights.update(self.basis_(points), Y, noise)
         self.log_marginal_likelihood_value_ += value  # p(y1, y2) = p(y1) p(y2 | y1)
         self._publish()
         return self
@@ -241,14 +257,14 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return _Weights(np.broadcast_to(mean, (size, outputs)).copy(), root)
 
     def _learn(
-        self, start: _Hyperparameters, X: Array, Y: Array, known: Array | None
+        self, start: _Hyperparameters, X: Array, Y: Array, known: Array | None, counts: Array
     ) -> tuple[_Hyperparameters, Optimum]:
         return maximize_likelihood(
-            start, lambda model, _: self._evidence(model, X, Y, known), SearchSettings.of(self)
+            start, lambda model, _: self._evidence(model, X, Y, known, counts), SearchSettings.of(self)
         )
 
     def _evidence(
-        self, model: _Hyperparameters, X: Array, Y: Array, known: Array | None
+        self, model: _Hyperparameters, X: Array, Y: Array, known: Array | None, counts: Array
     ) -> tuple[float, Array]:
         """log p(Y) and its gradient by (noise_variance, prior_scale, basis), in the space of weights.
 
@@ -256,14 +272,14 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
         W = (a a' - A^-1) / 2, and A^-1 Phi S0 = R^-1 Phi S takes every product with W to F columns.
         """
         variance = float(model.noise_variance)
-        noise = Noise.total(variance, known, len(Y))
+        noise = Noise.total(variance, known, counts)
         prior = self._prior(model, X, Y.shape[1])
         Phi = model.basis(X)
         posterior, value = prior.update(Phi, Y, noise)
         outputs = Y.shape[1]
         a = noise.solve(Y - Phi @ posterior.mean)
         whitened = noise.solve(Phi) @ posterior.root  # R^-1 Phi S = whitened root'
-        by_noise = 0.5 * (np.vdot(a, a) - outputs * (noise.trace_inverse - np.vdot(whitened, whitened)))
+        by_noise = 0.5 * (noise.square(a) - outputs * (noise.trace_inverse - noise.square(whitened)))
         explained = np.vdot(Phi @ (posterior.mean - prior.mean), a)  # a'Phi S0 Phi'a
         by_scale = 0.5 * (explained - outputs * np.vdot(whitened, Phi @ posterior.root))
         by_phi = a @ posterior.mean.T - outputs * whitened @ posterior.root.T
@@ -326,6 +342,19 @@ class BayesianLinearRegression(MultiOutputMixin, RegressorMixin, BaseEstimator):
             Phi = model.basis(points)
         draws: Array = np.einsum("mf,fos->mos", Phi, weights.sample(n_samples, random_state))
         return draws[:, 0] if single else draws
+
+
+def _counted(
+    X: Array, Y: Array, known: Array | None, sample_weight: Any
+) -> tuple[Array, Array, Array | None, Array]:
+    """Points, targets and known noise of what counts at all, and how often."""
+    counts = sample_weights(sample_weight, len(Y))
+    used = np.flatnonzero(counts)
+    if len(used) == len(Y):
+        return X, Y, known, counts
+    if known is not None:
+        known = known[used] if known.ndim == 1 else known[np.ix_(used, used)]
+    return X[used], Y[used], known, counts[used]
 
 
 def _square_root(covariance: Array) -> Array:

@@ -21,7 +21,7 @@ from gp_core.estimators import (
     report,
 )
 from gp_core.kernels import Kernel
-from gp_core.linalg import Cholesky, cholesky
+from gp_core.linalg import Cholesky, cholesky, require_semidefinite
 from gp_core.parameters import AUTO, SIGNED, Bounds, Parameter, Parametrised, Values
 from gp_core.scales import DataScale
 from gp_core.search import check_optimizer, count_iterations, learn_hyperparameters
@@ -71,6 +71,7 @@ class _Model(Parametrised):
     noise_variance: Values
     noise_variance_bounds: Bounds
 
+    part_of_estimator: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise_variance", zero=True, role="noise"),)
 
     def _children(self) -> tuple[Parametrised, ...]:
@@ -221,12 +222,7 @@ class CoregionalizedGaussianProcessRegressor(
         outputs = Y.shape[1]
         rank = integer_at_least(self.rank, 1, "rank")
         if self.coregionalization is not None:
-            B = as_covariance(self.coregionalization, outputs, "coregionalization")
-            values, vectors = np.linalg.eigh(B)
-            if values[0] < -1e-10 * max(abs(values[-1]), np.finfo(float).tiny):
-                raise ValueError(f"coregionalization has a negative eigenvalue ({values[0]:.3g})")
-            tiny = np.full(outputs, max(1e-12 * abs(values[-1]), np.finfo(float).tiny))
-            return Coregionalization(vectors * np.sqrt(np.maximum(values, 0.0)), tiny, "fixed", "fixed")
+            return self._given_outputs(self.coregionalization, outputs)
         deviation = np.sqrt(np.maximum(np.mean(np.square(Y - self._offset), axis=0), np.finfo(float).tiny))
         centred = Y - Y.mean(axis=0)
         signs = np.where(
@@ -235,6 +231,16 @@ class CoregionalizedGaussianProcessRegressor(
         pattern = np.cos(np.pi * np.outer(np.arange(outputs) + 0.5, np.arange(rank)) / outputs)
         F = np.sqrt(0.5 / rank) * (deviation * signs)[:, None] * pattern
         return Coregionalization(F, 0.5 * deviation**2)
+
+    @staticmethod
+    def _given_outputs(coregionalization: Any, outputs: int) -> Coregionalization:
+        """B as it was given, held fixed."""
+        B = as_covariance(coregionalization, outputs, "coregionalization")
+        values, vectors = np.linalg.eigh(B)
+        if values[0] < -1e-10 * max(abs(values[-1]), np.finfo(float).tiny):
+            raise ValueError(f"coregionalization has a negative eigenvalue ({values[0]:.3g})")
+        tiny = np.full(outputs, max(1e-12 * abs(values[-1]), np.finfo(float).tiny))
+        return Coregionalization(vectors * np.sqrt(np.maximum(values, 0.0)), tiny, "fixed", "fixed")
 
     def _evidence(self, model: _Model, gradient: bool) -> tuple[float, Array, Cholesky, Array]:
         """log p(y), its gradient (P,), the factor of A and A^-1 y."""
@@ -316,17 +322,38 @@ class CoregionalizedGaussianProcessRegressor(
         return (mean[:, 0], std[:, 0]) if self._single_output else (mean, std)
 
     def sample_y(self, X: Inputs, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Functions drawn jointly from the posterior at X: (M, n_samples), or (M, O, n_samples)."""
-        check_is_fitted(self)
-        queries = query_inputs(self, X, self.kernel_)
+        """Functions drawn jointly at X: (M, n_samples), or (M, O, n_samples).
+
+        From the posterior after `fit`, from the prior before it, for which `coregionalization` must be given. They are
+        functions, so without the noise of observations.
+        """
         n_samples = integer_at_least(n_samples, 1, "n_samples")
-        mean, covariance = self._joint(queries, with_covariance=True)
-        size = float(np.trace(self.coregionalization_)) / len(self.coregionalization_)
+        fitted = hasattr(self, "model_")
+        if fitted:
+            mean, covariance = self._joint(query_inputs(self, X, self.kernel_), with_covariance=True)
+            B, single = self.coregionalization_, self._single_output
+        else:
+            mean, covariance, B = self._prior(X)
+            single = False
+        size = float(np.trace(B)) / len(B)
         factor = cholesky(covariance, overwrite=True, scale=size, remedy="look at it with is_valid_kernel")
         white = generator(random_state).standard_normal((len(covariance), n_samples))
         draws = (factor.lower @ white).reshape(mean.shape[1], len(mean), n_samples).transpose(1, 0, 2)
         draws = draws + mean[:, :, None]
-        return draws[:, 0] if self._single_output else draws
+        return draws[:, 0] if single else draws
+
+    def _prior(self, X: Any) -> tuple[Array, Array, Array]:
+        """Mean (M, O) and covariance (O M, O M) of f before any data, and B."""
+        if self.coregionalization is None:
+            raise ValueError(
+                "before a fit the outputs are known by coregionalization only: give it, or fit first"
+            )
+        B = as_float(self.coregionalization, "coregionalization")
+        B = self._given_outputs(B, len(np.atleast_1d(B))).matrix
+        kernel = default_kernel(self.kernel)
+        points = kernel._check(X)
+        covariance: Array = np.asarray(np.kron(B, kernel._latent_matrix(points)), dtype=np.float64)
+        return np.zeros((len(points), len(B))), covariance, B
 
 
 def _stack_noise(n: int, outputs: int, variances: Any, between: Any, full: Any) -> Array | None:
@@ -338,10 +365,15 @@ def _stack_noise(n: int, outputs: int, variances: Any, between: Any, full: Any) 
         values = as_float(variances, "noise_variances")
         values = values[:, None] if values.ndim == 1 and outputs == 1 else values
         if values.shape != (n, outputs) or (values < 0.0).any():
-            raise ValueError(f"noise_variances must be ({n}, {outputs}) and >= 0, got shape {values.shape}")
+            least = "" if values.shape != (n, outputs) else f", least {values.min():.3g}"
+            raise ValueError(
+                f"noise_variances must be ({n}, {outputs}) and >= 0, got shape {values.shape}{least}"
+            )
         total.flat[:: len(total) + 1] += values.T.ravel()
     if between is not None:
-        total += np.kron(as_covariance(between, outputs, "output_noise"), np.eye(n))
+        covariance = as_covariance(between, outputs, "output_noise")
+        require_semidefinite(covariance, "output_noise")
+        total += np.kron(covariance, np.eye(n))
     if full is not None:
         size = n * outputs
         if np.shape(full) not in ((), (size,), (size, size)):
@@ -349,5 +381,7 @@ def _stack_noise(n: int, outputs: int, variances: Any, between: Any, full: Any) 
                 f"noise_covariance must be ({size}, {size}), got shape {np.shape(full)}: noise per point and output is "
                 "noise_variances, noise between outputs is output_noise"
             )
-        total += as_covariance(full, size, "noise_covariance")
+        covariance = as_covariance(full, size, "noise_covariance")
+        require_semidefinite(covariance, "noise_covariance")
+        total += covariance
     return total

@@ -52,6 +52,7 @@ class GPModel(Parametrised):
     noise_variance: Values
     noise_variance_bounds: Bounds
 
+    part_of_estimator: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise_variance", zero=True, role="noise"),)
 
     def _children(self) -> tuple[Parametrised, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,19 @@ from gp_core.estimators import (
     query_inputs,
     report,
 )
-from gp_core.kernels import Constant, Kernel, Periodic, Product, Scaled, Stationary, Sum
+from gp_core.kernels import (
+    Columns,
+    Constant,
+    Kernel,
+    Metric,
+    Periodic,
+    Power,
+    Product,
+    Scaled,
+    Stationary,
+    Sum,
+)
+from gp_core.kernels.compose import Exp
 from gp_core.linalg import Cholesky, cholesky
 from gp_core.parameters import AUTO, Bounds
 from gp_core.regression.evidence import GPModel
@@ -31,6 +44,8 @@ from gp_core.search import check_optimizer, count_iterations, learn_hyperparamet
 
 DEFAULT_NODES = {1: 200, 2: 25, 3: 10}
 """Nodes per input, by the number of inputs: at most 1000 in all."""
+MOST_NODES = 20_000
+"""K_UU is a full matrix: this many nodes take 3 GB."""
 _MARGIN = 0.05
 """Share of the width of the data that the grid extends beyond them, on each side."""
 
@@ -122,7 +137,8 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
     Parameters
     ----------
     kernel : stationary Kernel or None
-        Stationary, or a sum, product or multiple of such; None for a scaled RBF that suits the data.
+        Stationary, or made of such by sums, products, powers, exp, a metric or a choice of columns; None for a scaled
+        RBF that suits the data.
     noise_variance : float > 0
         Of independent noise, learned within its bounds.
     noise_variance_bounds : (low, high), "auto" or "fixed"
@@ -237,7 +253,13 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
         sizes = (size,) * D if np.ndim(size) == 0 else tuple(size)
         if len(sizes) != D:
             raise ValueError(f"grid_size must be one number, or one per input ({D}), got {self.grid_size!r}")
-        return tuple(integer_at_least(n, 2, "grid_size") for n in sizes)
+        nodes = tuple(integer_at_least(n, 2, "grid_size") for n in sizes)
+        if math.prod(nodes) > MOST_NODES:
+            raise ValueError(
+                f"grid_size gives {math.prod(nodes)} nodes, at most {MOST_NODES} fit in one matrix: use a smaller "
+                "grid_size, or gp_core.grid, whose grids may be large"
+            )
+        return nodes
 
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
         """log p(y) of the scaled targets at theta (of the fitted model unless given), with its gradient if asked."""
@@ -251,7 +273,7 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
     ) -> Any:
         """Posterior mean (M,) of f at X, then its deviation (M,) or covariance (M, M).
 
-        Outside the grid nothing is known: the prior.
+        Outside the grid nothing is known: the prior, independent of what is known inside.
         """
         check_is_fitted(self)
         if return_std and return_cov:
@@ -261,24 +283,35 @@ class InterpolatedGaussianProcessRegressor(NamedKernelParameters, RegressorMixin
         mean = (W @ self._posterior.mean) * self._scale + self._offset
         if not (return_std or return_cov):
             return mean
-        prior = np.where(self.grid_.contains(queries), 0.0, self.kernel_.diag(queries))
-        added = prior + (self.noise_variance_ if include_noise else 0.0)
+        noise = self.noise_variance_ if include_noise else 0.0
+        outside = np.flatnonzero(~self.grid_.contains(queries))
         V = W @ self._posterior.root
         if return_cov:
             covariance = V @ V.T
-            covariance.flat[:: len(covariance) + 1] += added
+            if outside.size:
+                covariance[np.ix_(outside, outside)] = self.kernel_(queries[outside])
+            covariance.flat[:: len(covariance) + 1] += noise
             return mean, covariance * self._scale**2
-        return mean, np.sqrt(np.einsum("mu,mu->m", V, V) + added) * self._scale
+        variance = np.einsum("mu,mu->m", V, V)
+        if outside.size:
+            variance[outside] = self.kernel_.diag(queries[outside])
+        return mean, np.sqrt(variance + noise) * self._scale
 
     def sample_y(self, X: Inputs, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Functions drawn from the posterior at X: (M, n_samples); 0 deviation from the prior mean outside the grid."""
+        """Functions drawn from the posterior at X: (M, n_samples); outside the grid from the prior."""
         check_is_fitted(self)
         queries = query_inputs(self, X, self.kernel_)
         n_samples = integer_at_least(n_samples, 1, "n_samples")
-        white = generator(random_state).standard_normal((self._posterior.root.shape[1], n_samples))
-        u = self._posterior.mean[:, None] + self._posterior.root @ white
-        draws: Array = (self.grid_.weights(queries) @ u) * self._scale + self._offset
-        return draws
+        rng = generator(random_state)
+        u = self._posterior.mean[:, None] + self._posterior.root @ rng.standard_normal(
+            (self._posterior.root.shape[1], n_samples)
+        )
+        draws: Array = self.grid_.weights(queries) @ u
+        outside = np.flatnonzero(~self.grid_.contains(queries))
+        if outside.size:
+            prior = cholesky(self.kernel_(queries[outside]), overwrite=True)
+            draws[outside] = prior.lower @ rng.standard_normal((outside.size, n_samples))
+        return draws * self._scale + self._offset
 
 
 def _posterior(model: GPModel, U: Array, data: _Statistics, gradient: bool = False) -> _Posterior:
@@ -320,4 +353,6 @@ def _is_stationary(kernel: Kernel) -> bool:
         return _is_stationary(kernel.kernel)
     if isinstance(kernel, (Sum, Product)):
         return all(_is_stationary(part) for part in kernel.kernels)
+    if isinstance(kernel, (Power, Exp, Metric, Columns)):  # still functions of x - z
+        return _is_stationary(kernel.kernel)
     return isinstance(kernel, (Stationary, Periodic, Constant))

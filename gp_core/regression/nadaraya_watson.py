@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -22,6 +23,7 @@ from gp_core.estimators import (
     sample_weights,
 )
 from gp_core.kernels import Kernel
+from gp_core.kernels.compact import rows_per_sparse_block
 from gp_core.kernels.distances import squared_distances
 from gp_core.optimize import Optimum
 from gp_core.parallel import map_blocks
@@ -59,7 +61,7 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
     kernel_ : Kernel
         With the bandwidth that was chosen.
     loo_error_ : float
-        Mean squared error on left-out points; NaN for N = 1.
+        Mean squared error on left-out points that have others within the kernel's reach; NaN if none has.
     target_bandwidth_ : array (O,)
         h per output.
     optimum_ : Optimum or None
@@ -120,11 +122,15 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         if self.optimizer == "loo" and kernel.n_theta and several:
             kernel, self.optimum_ = self._learn(kernel, points, Y, given)
         self.kernel_ = kernel
+        self._sparse_rows = rows_per_sparse_block(kernel, points)
         square = np.full(Y.shape[1], np.nan)
         if several:
-            square = np.average(
-                np.square(left_out_predictions(kernel, points, Y, given) - Y), axis=0, weights=given
-            )
+            errors = np.square(left_out_predictions(kernel, points, Y, given) - Y)
+            known = np.isfinite(errors[:, 0])
+            if given is not None:
+                known &= given > 0.0
+            if known.any():
+                square = np.average(errors[known], axis=0, weights=None if given is None else given[known])
         self.loo_error_ = float(square.mean())
         self.target_bandwidth_ = self._spread(square, Y, given)
         self.n_iter_ = count_iterations(self.optimum_)
@@ -152,16 +158,26 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
     def weights(self, X: Inputs) -> Array:
         """w (M, N), each row sums to 1."""
         check_is_fitted(self)
-        return self._weights(query_inputs(self, X, self.kernel_))
+        W = self._weights(query_inputs(self, X, self.kernel_))
+        return W if isinstance(W, np.ndarray) else W.toarray()
 
-    def _weights(self, X: Any) -> Array:
+    def _weights(self, X: Any) -> Array | csr_array:
+        if self._sparse_rows:
+            K = self.kernel_._sparse(X, self.X_train_)
+            W = _normalized(K, None if self._log_weights is None else np.exp(self._log_weights)[K.indices])
+            if (np.diff(W.indptr) == 0).any():
+                raise ValueError("every weight is 0 at some point: give a kernel that decays more slowly")
+            return W
         log_k = self.kernel_.log(X, self.X_train_)
         if self._log_weights is not None:
             log_k += self._log_weights
-        W: Array = softmax(log_k, axis=1)
-        if not np.isfinite(W).all():
+        if not np.isfinite(log_k.max(axis=1)).all():
             raise ValueError("every weight is 0 at some point: give a kernel that decays more slowly")
-        return W
+        dense: Array = softmax(log_k, axis=1)
+        return dense
+
+    def _query_blocks(self, m: int) -> Iterator[slice]:
+        return _blocks(m, len(self.y_train_), self._sparse_rows)
 
     def predict(self, X: Inputs, return_std: bool = False) -> Any:
         """Mean (M,) or (M, O) of p(y | x) at X, and its standard deviation if asked for."""
@@ -178,7 +194,7 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
             if return_std:  # about the centre, so that the difference of squares loses no digits
                 variance[rows] = W @ np.square(Y - centre) - np.square(mean[rows] - centre)
 
-        map_blocks(fill, _blocks(len(points), len(Y)))
+        map_blocks(fill, self._query_blocks(len(points)))
         if self.y_train_.ndim == 1:
             mean, variance = mean[:, 0], variance[:, 0]
         if not return_std:
@@ -203,7 +219,9 @@ class NadarayaWatson(NamedKernelParameters, MultiOutputMixin, RegressorMixin, Ba
         log_normal = -0.5 * squared_distances(Y / h, targets / h)
         log_normal -= np.log(h).sum() + 0.5 * len(h) * np.log(2.0 * np.pi)
         normal = np.exp(log_normal)
-        parts = map_blocks(lambda rows: self._weights(queries[rows]) @ normal, _blocks(len(queries), len(Y)))
+        parts = map_blocks(
+            lambda rows: self._weights(queries[rows]) @ normal, self._query_blocks(len(queries))
+        )
         return np.concatenate(parts)
 
 
@@ -216,6 +234,8 @@ def leave_one_out(kernel: Kernel, X: Any, Y: Array, counts: Array | None = None)
 
     def contribution(rows: slice) -> tuple[float, Array]:
         log_k, W = _weights_of_others(kernel, X, rows, counts)
+        if np.isnan(W).any():
+            raise ValueError("a point has no weight on any other: give a kernel that decays more slowly")
         left_out = W @ Y
         error = left_out - Y[rows]
         share = 1.0 / total if counts is None else counts[rows, None] / total
@@ -235,15 +255,26 @@ def leave_one_out(kernel: Kernel, X: Any, Y: Array, counts: Array | None = None)
 
 
 def left_out_predictions(kernel: Kernel, X: Any, Y: Array, counts: Array | None = None) -> Array:
-    """(N, O) with f_-i(x_i): the prediction at each point from all others."""
-    parts = map_blocks(
-        lambda rows: _weights_of_others(kernel, X, rows, counts)[1] @ Y, _blocks(len(Y), len(Y))
-    )
-    return np.concatenate(parts)
+    """(N, O) with f_-i(x_i): the prediction at each point from all others; NaN where the kernel reaches none."""
+    step = rows_per_sparse_block(kernel, X)
+    if not step:
+        parts = map_blocks(
+            lambda rows: _weights_of_others(kernel, X, rows, counts)[1] @ Y, _blocks(len(Y), len(Y))
+        )
+        return np.concatenate(parts)
+
+    def predict(rows: slice) -> Array:
+        K = kernel._sparse(X[rows], X)
+        point = rows.start + np.repeat(np.arange(K.shape[0]), np.diff(K.indptr))
+        factors = (np.ones(len(Y)) if counts is None else counts)[K.indices] - (K.indices == point)
+        W = _normalized(K, np.maximum(factors, 0.0))
+        return np.where((np.diff(W.indptr) > 0)[:, None], W @ Y, np.nan)
+
+    return np.concatenate(map_blocks(predict, _blocks(len(Y), len(Y), step)))
 
 
 def _weights_of_others(kernel: Kernel, X: Any, rows: slice, counts: Array | None) -> tuple[Array, Array]:
-    """log k (m, N) and the weights (m, N) of a block of rows, each point without itself."""
+    """log k (m, N) and the weights (m, N) of a block of rows, each point without itself; NaN where all are 0."""
     log_k = kernel.log(X[rows], X)
     own = np.arange(len(log_k))
     if counts is None:
@@ -256,9 +287,21 @@ def _weights_of_others(kernel: Kernel, X: Any, rows: slice, counts: Array | None
     if counts is not None and alone.any():
         unused = alone & (counts[rows] == 0.0)
         weighted[unused], alone = 0.0, alone & ~unused
-    if alone.any():
-        raise ValueError("a point has no weight on any other: give a kernel that decays more slowly")
-    return log_k, softmax(weighted, axis=1)
+    weighted[alone] = 0.0
+    W = softmax(weighted, axis=1)
+    W[alone] = np.nan
+    return log_k, W
+
+
+def _normalized(K: csr_array, factors: Array | None = None) -> csr_array:
+    """The rows of K, with a factor on each entry, divided by their sums; rows of zeros hold no entry."""
+    W = csr_array(K)
+    if factors is not None:
+        W.data = W.data * factors
+    W.eliminate_zeros()
+    sums = np.asarray(W.sum(axis=1)).ravel()
+    W.data = W.data / np.repeat(sums, np.diff(W.indptr))
+    return W
 
 
 def _log(counts: Array) -> Array:
@@ -267,7 +310,7 @@ def _log(counts: Array) -> Array:
         return np.asarray(np.log(np.maximum(counts, 0.0)))
 
 
-def _blocks(m: int, n: int) -> Iterator[slice]:
-    step = max(1, _BLOCK_ENTRIES // n)
+def _blocks(m: int, n: int, step: int = 0) -> Iterator[slice]:
+    step = step or max(1, _BLOCK_ENTRIES // n)
     for start in range(0, m, step):
         yield slice(start, min(m, start + step))

@@ -52,6 +52,7 @@ class StudentTModel(Parametrised):
     noise_variance_bounds: Bounds
     degrees_of_freedom_bounds: Bounds
 
+    part_of_estimator: ClassVar[bool] = True
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("noise_variance", role="noise"),
         Parameter("degrees_of_freedom"),

@@ -40,6 +40,11 @@ def test_inputs_are_typed(name):
             continue
         annotations = function.__annotations__
         assert annotations["X"] not in ("Any", None)
+        for argument in ("y", "sample_weight"):
+            parameter = inspect.signature(function).parameters.get(argument)
+            if parameter is None or (argument == "y" and parameter.default is None):  # y=None is ignored
+                continue
+            assert annotations[argument] not in ("Any", None)
         assert "return" in annotations
 
 

@@ -88,3 +88,37 @@ def test_what_is_no_number_scales_nothing():
     for call in (lambda: ONE * OTHER, lambda: ONE / OTHER):
         with pytest.raises(TypeError, match="unsupported operand"):
             call()
+
+
+def test_constants_on_either_side():
+    shift = np.array([1.0, 2.0])
+    x = Gaussian([1.0, 0.0], 2.0)
+    np.testing.assert_allclose((shift + x).mean, [2.0, 2.0])
+    np.testing.assert_allclose((shift - x).mean, [0.0, 2.0])
+    np.testing.assert_allclose((1.0 - x).covariance, x.covariance)
+
+
+def test_the_arrays_of_the_caller_stay_writeable():
+    mean, covariance = np.zeros(2), np.eye(2)
+    x = Gaussian(mean, covariance)
+    mean[0] = covariance[0, 0] = 9.0
+    assert x.mean[0] == 0.0
+    assert x.covariance[0, 0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda x: Gaussian([], 1.0), "mean is empty"),
+        (lambda x: x.log_density([0.0, 0.0, 0.0]), "x must have shape"),
+        (lambda x: Gaussian([0.0], 1.0).log_density([0.5, 1.0]), "x must have shape"),
+        (lambda x: Gaussian([0.0, 0.0], [[1.0, 1.0], [1.0, 1.0]]).log_density([0.0, 0.0]), "singular"),
+        (lambda x: x + np.ones(3), "the constant must be a number or have shape"),
+        (lambda x: x.transform([[1.0, 1.0]], [1.0, 2.0]), "b must be a number or have shape"),
+        (lambda x: x.sample(3, 0), "rng must be a numpy Generator"),
+    ],
+    ids=["empty", "too long", "two of one", "singular", "constant", "b", "rng"],
+)
+def test_what_makes_no_sense_is_a_clear_error(call, reason):
+    with pytest.raises(ValueError, match=reason):
+        call(Gaussian([1.0, 0.0], 2.0))

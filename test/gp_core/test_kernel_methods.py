@@ -12,7 +12,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from statsmodels.nonparametric.kernel_density import KDEMultivariate
 
 from gp_core import KernelDensity, KernelPCA, SupportVectorClassifier
-from gp_core.kernels import RBF, EditDistance, Exponential, Linear, Matern, RationalQuadratic, SetIntersection
+from gp_core.kernels import (
+    RBF,
+    EditDistance,
+    Epanechnikov,
+    Exponential,
+    Linear,
+    Matern,
+    RationalQuadratic,
+    SetIntersection,
+)
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2)) * [1.0, 3.0]
@@ -183,3 +192,24 @@ def test_words_go_in_as_they_are():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("d", [1, 40, 1000])
+def test_a_density_of_many_inputs(d):
+    points = RNG.normal(size=(3, d))
+    model = KernelDensity(RBF(1.3)).fit(points)
+    theirs = sklearn.neighbors.KernelDensity(bandwidth=1.3).fit(points)
+    np.testing.assert_allclose(model.score_samples(points), theirs.score_samples(points), rtol=1e-6)
+    assert np.isfinite(model.sample(5, random_state=0)).all()
+
+
+def test_draws_of_a_compact_density_stay_within_its_reach():
+    model = KernelDensity(Epanechnikov(2.0)).fit(np.zeros((1, 2)))
+    draws = model.sample(20_000, random_state=0)
+    assert np.isfinite(model.score_samples(draws)).all()
+    assert np.square(draws / 2.0).sum(axis=1).mean() == pytest.approx(1.0 / 3.0, abs=0.01)
+
+
+def test_components_have_names():
+    frame = KernelPCA(2).set_output(transform="pandas").fit_transform(X)
+    assert list(frame.columns) == ["kernelpca0", "kernelpca1"]

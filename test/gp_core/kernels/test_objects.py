@@ -369,3 +369,10 @@ def test_weights_are_no_kernels_already_in_one_dimension(weight):
         GaussianProcessRegressor(weight, optimizer=None).fit(x, x[:, 0])
     smooth = NadarayaWatson(weight, optimizer=None).fit(x, np.sin(x[:, 0]))
     assert np.abs(smooth.predict(x) - np.sin(x[:, 0])).max() < 0.5
+
+
+def test_rows_of_numbers_are_vectors_for_a_function_as_for_every_kernel():
+    rows = [[0.0, 1.0], [2.0, 3.0], [1.0, 1.0]]
+    product = FunctionKernel(lambda x, z: float(x @ z))
+    np.testing.assert_allclose(product(rows), Linear()(rows))
+    assert KernelRidge(product).fit(rows, [0.0, 1.0, 2.0]).predict(rows).shape == (3,)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gp_core import GaussianProcessRegressor
+from gp_core.arrays import take_rows
+from gp_core.kernels import EditDistance, FunctionKernel, SetIntersection
 from gp_core.kernels.structures import Graph, SubtreeKernel, WeisfeilerLehman
 
 WATER = Graph("OHH", [(0, 1), (0, 2)])
@@ -71,3 +74,58 @@ def test_edges_must_join_nodes_of_the_graph(edge: tuple[object, ...]) -> None:
 def test_a_graph_without_nodes_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one node"):
         WeisfeilerLehman()([Graph("", [])])
+
+
+def test_a_tree_kernel_combines_with_any_kernel_on_trees() -> None:
+    trees = [("s", "a", "b"), ("s", "b", "a"), ("t", "a")]
+    same_root = FunctionKernel(lambda x, z: float(x[0] == z[0]))
+    expected = SubtreeKernel()(trees) * same_root(trees)
+    np.testing.assert_allclose((SubtreeKernel() * same_root)(trees), expected)
+    np.testing.assert_allclose((same_root * SubtreeKernel())(trees), expected)
+    gp = GaussianProcessRegressor(1.0 * SubtreeKernel() + same_root).fit(trees, [0.0, 1.0, 2.0])
+    assert gp.X_train_ == trees, "the data stay as they were given"
+
+
+def test_every_kernel_of_a_combination_checks_the_data() -> None:
+    combined = FunctionKernel(lambda x, z: 1.0) * EditDistance() * SetIntersection()
+    with pytest.raises(ValueError, match="must be a set"):
+        combined(["rock", "crop"])
+
+
+def test_two_trees_are_compared_as_they_are_written() -> None:
+    tree, other = ("s", "a", "b"), ("s", "b", "b")
+    assert SubtreeKernel().compare(tree, other) == SubtreeKernel()([tree], [other])[0, 0]
+
+
+def test_a_tree_may_be_deeper_than_python_calls() -> None:
+    tree = ("leaf",)
+    for i in range(5000):
+        tree = ("node", i, tree)
+    assert SubtreeKernel()([tree])[0, 0] == pytest.approx(1.0)
+
+
+def test_too_many_shared_subtrees_are_refused() -> None:
+    star = ("s", *["a"] * 1100)
+    with pytest.raises(ValueError, match="lower decay"):
+        SubtreeKernel(1.0)([star])
+
+
+def test_labels_from_numpy_are_labels_like_others() -> None:
+    K = WeisfeilerLehman(1)([Graph(np.array(["O", "H", "H"]), np.array([[0, 1], [0, 2]])), WATER])
+    np.testing.assert_allclose(K, 1.0)
+
+
+def test_a_fit_reads_the_objects_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    counts = WeisfeilerLehman.counts
+    monkeypatch.setattr(
+        WeisfeilerLehman, "counts", lambda self, graph: calls.append(1) or counts(self, graph)
+    )
+    GaussianProcessRegressor(1.0 * WeisfeilerLehman(2)).fit([WATER, PEROXIDE], [0.0, 1.0])
+    assert len(calls) == 2
+
+
+def test_chosen_objects_remember_as_well() -> None:
+    chosen = take_rows(SubtreeKernel()._check([("s", "a"), ("s", "b"), ("t",)]), np.array([0, 2]))
+    assert chosen == [("s", "a"), ("t",)]
+    assert chosen.remember("size", len) == chosen.remember("size", lambda _: -1) == 2

@@ -110,19 +110,21 @@ BASES = [
 
 @pytest.mark.parametrize("basis", BASES, ids=lambda b: type(b).__name__)
 @pytest.mark.parametrize("y", [Y, Y2], ids=["one output", "two outputs"])
-@pytest.mark.parametrize("noise", [None, "points", "full"])
+@pytest.mark.parametrize("noise", [None, "points", "counted points", "full"])
 def test_gradient_of_the_evidence_against_differences(basis, y, noise):
     known = {
         None: None,
         "points": np.linspace(0.1, 0.5, 25),
+        "counted points": np.linspace(0.1, 0.5, 25),
         "full": 0.3 * np.exp(-np.abs(X[:, :1] - X[:, 0])),
     }
     model = BayesianLinearRegression(basis, prior_mean=0.2, noise_variance=0.3)
     start = model._hyperparameters()
     targets = y.reshape(25, -1)
+    counts = np.linspace(0.5, 3.0, 25) if noise == "counted points" else np.ones(25)
 
     def value(theta):
-        return model._evidence(start.with_theta(theta), X, targets, known[noise])
+        return model._evidence(start.with_theta(theta), X, targets, known[noise], counts)
 
     theta = start.theta + 0.1
     numeric = [

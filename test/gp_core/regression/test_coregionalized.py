@@ -131,3 +131,26 @@ def test_an_output_helps_another():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_before_a_fit_functions_are_drawn_from_the_prior():
+    gp = CoregionalizedGaussianProcessRegressor(RBF(1.0), coregionalization=B)
+    draws = gp.sample_y(Q, 40_000, random_state=0)
+    assert draws.shape == (4, 2, 40_000)
+    expected = np.einsum("op,mn->monp", B, RBF(1.0)(Q)).reshape(8, 8)
+    np.testing.assert_allclose(np.cov(draws.reshape(8, -1)), expected, atol=0.05)
+    with pytest.raises(ValueError, match="give it, or fit first"):
+        CoregionalizedGaussianProcessRegressor().sample_y(Q)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        {"output_noise": [[0.1, 0.2], [0.2, 0.1]]},
+        {"noise_covariance": np.diag([-0.01] + 29 * [1.0])},
+    ],
+    ids=list,
+)
+def test_noise_that_is_no_covariance_is_named_as_the_cause(noise):
+    with pytest.raises(ValueError, match=f"{next(iter(noise))} is not positive definite"):
+        fixed().fit(X, Y, **noise)

@@ -416,3 +416,16 @@ def test_bad_input(call, message):
 def test_predicting_before_fit():
     with pytest.raises(NotFittedError):
         GaussianProcessRegressor().predict(Q)
+
+
+def test_known_noise_with_a_negative_eigenvalue_is_refused_also_where_the_kernel_outweighs_it():
+    noise = 0.01 * np.eye(40)
+    noise[0, 1] = noise[1, 0] = 0.05
+    with pytest.raises(ValueError, match="noise_covariance is not positive definite"):
+        fixed(RBF(1.0), noise_variance=1.0).fit(X, Y, noise_covariance=noise)
+    fixed(RBF(1.0)).fit(X, Y, noise_covariance=np.zeros((40, 40)))
+
+
+def test_an_error_names_the_parameter_as_the_user_wrote_it():
+    with pytest.raises(ValueError, match=r"^noise_variance must be >= 0, got -1\.0$"):
+        GaussianProcessRegressor(noise_variance=-1.0).fit(X, Y)

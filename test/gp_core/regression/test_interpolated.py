@@ -11,7 +11,17 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 from gp_core import GaussianProcessRegressor, InterpolatedGaussianProcessRegressor
-from gp_core.kernels import RBF, Linear, Matern, Periodic, RationalQuadratic, Wendland
+from gp_core.kernels import (
+    RBF,
+    Columns,
+    Linear,
+    Matern,
+    Metric,
+    Periodic,
+    RationalQuadratic,
+    Wendland,
+    exp,
+)
 from gp_core.regression import InducingGrid
 
 
@@ -195,3 +205,39 @@ def test_against_kiss_gp(D, nodes):
     our_mean, our_std = ours.fit(X, y).predict(Q, return_std=True)
     np.testing.assert_allclose(our_mean, mean, atol=0.01)
     np.testing.assert_allclose(our_std, std, atol=0.01)
+
+
+def test_outside_the_grid_it_is_the_prior_also_in_draws_and_between_points():
+    X, y, _ = problem(1)
+    kernel = 1.5 * RBF(1.0)
+    gp = fixed(kernel, 1).fit(X, y)
+    queries = np.array([[0.0], [20.0], [20.5], [-30.0]])
+    mean, covariance = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(covariance[1:, 1:], kernel(queries[1:]), atol=1e-12)
+    np.testing.assert_allclose(covariance[0, 1:], 0.0)
+    draws = gp.sample_y(queries, 20_000, random_state=0)
+    np.testing.assert_allclose(draws.mean(axis=1), mean, atol=0.04)
+    np.testing.assert_allclose(np.cov(draws), covariance, atol=0.06)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        RBF(1.0) ** 2,
+        exp(RBF(1.0)),
+        Metric(Matern(1.0, length_scale_bounds="fixed"), [1.0, 2.0]),
+        Columns(RBF(1.0), 0) + Columns(Matern(2.0), 1),
+    ],
+    ids=lambda k: type(k).__name__,
+)
+def test_what_is_made_of_stationary_kernels_is_stationary(kernel):
+    X, y, queries = problem(2)
+    gp = InterpolatedGaussianProcessRegressor(kernel, noise_variance=0.05, grid_size=25, optimizer=None)
+    exact = GaussianProcessRegressor(kernel, noise_variance=0.05, optimizer=None).fit(X, y)
+    np.testing.assert_allclose(gp.fit(X, y).predict(queries), exact.predict(queries), atol=0.03)
+
+
+def test_a_grid_that_fits_in_no_memory_is_refused():
+    X, y, _ = problem(3)
+    with pytest.raises(ValueError, match="gives 1000000 nodes"):
+        InterpolatedGaussianProcessRegressor(grid_size=100).fit(X, y)

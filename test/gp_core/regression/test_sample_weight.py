@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from gp_core import KernelRidge, LocallyWeightedRegression, LogisticRegression, NadarayaWatson, Ridge
-from gp_core.basis import PolynomialBasis
+from gp_core import (
+    BayesianLinearRegression,
+    BayesianLogisticRegression,
+    KernelRidge,
+    LocallyWeightedRegression,
+    LogisticRegression,
+    NadarayaWatson,
+    Ridge,
+)
+from gp_core.basis import GaussianBasis, PolynomialBasis
 from gp_core.kernels import RBF, EditDistance
 
 MODELS = [
@@ -12,6 +20,7 @@ MODELS = [
     Ridge(0.3, solver="dual", fit_intercept=False),
     Ridge(0.1, basis=PolynomialBasis(2)),
     KernelRidge(RBF(0.7), alpha=0.2),
+    BayesianLinearRegression(),
     NadarayaWatson(),
     NadarayaWatson(RBF(0.3), optimizer=None),
     LocallyWeightedRegression(),
@@ -82,7 +91,7 @@ def test_weighted_strings(make):
     np.testing.assert_allclose(weighted, repeated, rtol=1e-6)
 
 
-@pytest.mark.parametrize("model", [*MODELS, LogisticRegression()], ids=repr)
+@pytest.mark.parametrize("model", [*MODELS, LogisticRegression(), BayesianLogisticRegression()], ids=repr)
 @pytest.mark.parametrize(
     ("weights", "message"),
     [(np.full(40, -1.0), "negative"), (np.zeros(40), "zero for all"), (np.ones(3), "sample_weight")],
@@ -91,4 +100,42 @@ def test_weighted_strings(make):
 def test_bad_weights(model, weights, message):
     X, Y, _ = data(1)
     with pytest.raises(ValueError, match=message):
-        model.fit(X, Y > 0.0 if isinstance(model, LogisticRegression) else Y, sample_weight=weights)
+        model.fit(X, Y > 0.0 if hasattr(model, "predict_proba") else Y, sample_weight=weights)
+
+
+def test_the_evidence_of_a_bayesian_model_counts_points():
+    X, Y, counts = data(2)
+    noise = np.random.default_rng(2).uniform(0.1, 0.5, len(Y))
+    again = {"noise_covariance": np.repeat(noise, counts)}
+    repeated = BayesianLinearRegression().fit(
+        np.repeat(X, counts, axis=0), np.repeat(Y, counts, axis=0), **again
+    )
+    weighted = BayesianLinearRegression().fit(X, Y, noise_covariance=noise, sample_weight=counts)
+    assert weighted.log_marginal_likelihood_value_ == pytest.approx(repeated.log_marginal_likelihood_value_)
+    np.testing.assert_allclose(weighted.weights_covariance_, repeated.weights_covariance_)
+    halves = BayesianLinearRegression()
+    for rows in (slice(0, 20), slice(20, 40)):
+        halves.partial_fit(X[rows], Y[rows], noise[rows], sample_weight=counts[rows])
+    np.testing.assert_allclose(halves.weights_mean_, weighted.weights_mean_)
+    with pytest.raises(ValueError, match="independent noise"):
+        BayesianLinearRegression().fit(X, Y, noise_covariance=np.eye(40), sample_weight=counts + 1)
+
+
+def test_the_noise_is_learned_from_all_that_counts():
+    X, Y, counts = data(1)
+    model = BayesianLinearRegression(optimizer="lbfgs")
+    repeated = model.fit(np.repeat(X, counts, axis=0), np.repeat(Y, counts)).noise_variance_
+    assert model.fit(X, Y, sample_weight=counts).noise_variance_ == pytest.approx(repeated, rel=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", [None, "lbfgs"])
+def test_weights_in_bayesian_logistic_regression_are_repeated_points(optimizer):
+    X, Y, counts = data(1)
+    labels = np.digitize(Y, [-0.3, 0.4])  # three classes
+    basis = GaussianBasis([[-1.0, 0.0], [1.0, 0.0]], width=1.0)
+    model = BayesianLogisticRegression(basis, optimizer=optimizer)
+    repeated = model.fit(np.repeat(X, counts, axis=0), np.repeat(labels, counts))
+    probabilities, evidence = repeated.predict_proba(X), repeated.log_marginal_likelihood_value_
+    weighted = model.fit(X, labels, sample_weight=counts)
+    np.testing.assert_allclose(weighted.predict_proba(X), probabilities, atol=1e-4)
+    assert weighted.log_marginal_likelihood_value_ == pytest.approx(evidence, rel=1e-6)
