@@ -23,6 +23,8 @@ from gp_core.irls import IRLSResult, Rows, irls
 
 _DIRECT = 150
 """Up to this many coefficients the curvature of several classes is formed and factorised as a whole."""
+_DEPENDENT = 1e-12
+"""Of the largest curvature: below this there is none."""
 _MOST_PRODUCTS = 200
 """Products after which conjugate gradients give way to the factorisation."""
 _STALE = 25
@@ -90,9 +92,19 @@ def weight_sensitivity(
     p = problem.class_shares(w)
     residuals = problem.residuals(w, p)
     system = problem.curvature(p, residuals, np.arange(B))
-    v = np.linalg.solve(system, score.reshape(B, L * F, 1)).reshape(B, L, F)
+    v = _solve(system, score.reshape(B, L * F, 1)).reshape(B, L, F)
     result: Array = np.einsum("bln,bln->bn", v @ Phi.T, residuals)
     return result
+
+
+def _solve(systems: Array, right: Array) -> Array:
+    """H⁻¹ g (B, I, 1) for H (B, I, I). Without a penalty, features that depend on each other leave directions in which
+    nothing changes: then the shortest solution."""
+    try:
+        solved: Array = np.linalg.solve(systems, right).astype(np.float64, copy=False)
+    except np.linalg.LinAlgError:
+        solved = np.linalg.pinv(systems, rcond=_DEPENDENT, hermitian=True) @ right
+    return solved
 
 
 def _each(blocks: Array, vectors: Array) -> Array:
@@ -190,9 +202,7 @@ class _Problem:
             if found is not None:
                 return found[None], np.array([np.vdot(gradient, found)])
         flat = gradient.reshape(B, L * F)
-        step: Array = np.linalg.solve(self.curvature(p, residuals, rows), flat[:, :, None]).astype(
-            np.float64, copy=False
-        )
+        step = _solve(self.curvature(p, residuals, rows), flat[:, :, None])
         return step.reshape(B, L, F), np.einsum("bi,bi->b", flat, step[:, :, 0])
 
     def class_shares(self, w: Array) -> Array:

@@ -85,6 +85,16 @@ def test_collinear_features_share_the_weight():
     assert_allclose(unpenalised.predict_proba(np.hstack([x, x, x]))[:, 1].sum(), y.sum(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_constant_input_and_a_copy_change_nothing_without_a_penalty(classes):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, classes, 60)
+    more = np.column_stack([X, X[:, 0], np.ones(60)])
+    expected = LogisticRegression(alpha=0.0).fit(X, y).predict_proba(X)
+    found = LogisticRegression(alpha=0.0).fit(more, y).predict_proba(more)
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
 def test_a_weight_of_two_is_the_point_twice():
     X, y = load_iris(return_X_y=True)
     weights = np.where(y == 1, 2.0, 1.0)
