@@ -278,7 +278,9 @@ class WindowJob:
 
 @dataclass(frozen=True, eq=False)
 class SolvedWindow:
-    """grid: of the whole map; known: cells; path: of the layers, None where nothing is known; small: its overview"""
+    """grid: of the whole map; known: cells; path: of the layers, None where nothing is known; small: its overview
+    signature: of its job
+    """
 
     grid: Grid
     rows: slice
@@ -287,6 +289,7 @@ class SolvedWindow:
     path: Path | None
     small: dict[str, NDArray[np.float32]]
     largest_mb: float
+    signature: str
 
 
 OVERVIEW = "overview_"
@@ -320,8 +323,9 @@ def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int
         },
     )
     return SolvedWindow(
-        job.grid, job.rows, job.columns, known, path if layers else None, small, largest_bytes() / 2**20
-    )
+        job.grid, job.rows, job.columns, known, path if layers else None, small, largest_bytes() / 2**20,
+        job.signature,
+    )  # fmt: skip
 
 
 def solve_divided(model: SurveyModel, job: WindowJob, places: Places, workers: Workers) -> GPGMap | None:
@@ -372,8 +376,9 @@ def read_window(path: Path, job: WindowJob) -> SolvedWindow | None:
     except (OSError, ValueError, LookupError, EOFError):
         return None
     return SolvedWindow(
-        job.grid, job.rows, job.columns, known, path if layers else None, small, largest_bytes() / 2**20
-    )
+        job.grid, job.rows, job.columns, known, path if layers else None, small, largest_bytes() / 2**20,
+        job.signature,
+    )  # fmt: skip
 
 
 def load_window(model: SurveyModel, solved: SolvedWindow) -> GPGMap | None:
