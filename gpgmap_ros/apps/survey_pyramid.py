@@ -1,4 +1,4 @@
-"""The quick look at a survey that is too large for the page of its report: tiles from the solved windows, level by level.
+"""The quick look at a survey that is too large for the page of its report: tiles from its windows, level by level.
 
 A task makes one tile. It leaves the tile's files beside the report and, in the scratch folder, the same ground with
 cells twice as large, from which the tiles of the next level are made: a task holds four of these, never the map. What
@@ -97,9 +97,7 @@ def write_pyramid(
     return describe_tiles(job.folder.tiles.name, grid, levels, there)
 
 
-def first_tiles(
-    folder: Path, grid: Grid, level: TileLevel, solved: Sequence[SolvedWindow]
-) -> list[TileJob]:
+def first_tiles(folder: Path, grid: Grid, level: TileLevel, solved: Sequence[SolvedWindow]) -> list[TileJob]:
     """The tiles of the finest level in which anything is known, each with its windows."""
     found: dict[tuple[int, int], list[SolvedWindow]] = {}
     edge = EDGE * level.factor

@@ -43,7 +43,11 @@ def write_survey_report(
             ("layers/elevation.tif", "cloud-optimised GeoTIFF, one file per layer")
             if map_["npz"]
             else ("layers/elevation.vrt", "all sheets of a layer, cloud-optimised GeoTIFFs, as one"),
-            *([(f"{folder.tiles.name}/", "the map that this page shows as you zoom in")] if shown["tiles"] else []),
+            *(
+                [(f"{folder.tiles.name}/", "the map that this page shows as you zoom in")]
+                if shown["tiles"]
+                else []
+            ),
             ("config.yaml", "the effective settings"),
             ("run.json", "the numbers of this page"),
         ],

@@ -36,6 +36,7 @@ from gpgmap_ros.mapping.survey_parts import (
     Entries,
     PartIndex,
     merge_parts,
+    merged_from,
     places_by_tile,
     read_index,
     remove_part,
@@ -242,8 +243,7 @@ def merge_sums(
     """One part of several, in their order: a node of the tree of sums."""
     path = scratch / "parts" / name
     there = read_index(path)
-    names = [part.path.name for part in parts]
-    if there is not None and there.facts.get("merged") == names:
+    if there is not None and there.facts.get("of") == merged_from(parts):
         return there
     return merge_parts(path, parts, load_model(scratch, digest), Workers(threads))
 

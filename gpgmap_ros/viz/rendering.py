@@ -116,7 +116,8 @@ def shade_factor(light: Layer, strength: float = 0.75, certain: Layer | float = 
     certain: share of the shade that is shown in each cell, see `certainty`
     """
     flat = np.sin(LIGHT_ALTITUDE)
-    return np.maximum(1.0 + strength * certain * np.nan_to_num(light - flat) / flat, DARKEST)
+    factor: Layer = np.maximum(1.0 + strength * certain * np.nan_to_num(light - flat) / flat, DARKEST)
+    return factor
 
 
 def shade_pixels(
