@@ -40,8 +40,8 @@ from gpgmap_ros.viz.rendering import certainty, layer_values, relief_shade, shad
 
 MOST_CELLS = 1 << 30
 """Of the finest level, 4,096 tiles: a larger map has a quick look with larger cells, and its files for the rest."""
-CELL_BYTES = 4
-"""Of all tiles for each cell of the finest level, at most: 2 to 3 were seen."""
+CELL_BYTES = 10
+"""On disk for each known cell of the finest level: up to 6 of all tiles, the rest in the scratch folder."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -302,13 +302,17 @@ const wheel = (x, y, times) => { for (let k = 0; k < times; k++) { const [u, v] 
 
 
 def places_of(out: Path) -> tuple[tuple[float, float, float, float], tuple[float, float]]:
-    """x, y, height and standard deviation of a cell that is known, and the middle of the hole."""
+    """x, y, height and standard deviation of a cell that is known, and of one in the hole that is not, although the
+    page's own map has a height there."""
     with np.load(out / "map.npz") as file:
         elevation, variance, origin = file["elevation"], file["variance"], file["origin"]
     iy, ix = 61, 171
     known = (origin[0] + ix + 0.5, origin[1] + iy + 0.5, elevation[iy, ix], np.sqrt(variance[iy, ix]))
-    hole = (140.5, 30.5)
-    assert np.isnan(elevation[int(hole[1] - origin[1]), int(hole[0] - origin[0])])
+    factor = int(page_map(out)["resolution"])
+    coarse = np.isfinite(shrunk(elevation, factor)).repeat(factor, axis=0).repeat(factor, axis=1)
+    fringe = np.argwhere(np.isnan(elevation) & coarse[: elevation.shape[0], : elevation.shape[1]])
+    middle = np.abs(fringe + 0.5 + origin[::-1] - [30.0, 140.0]).sum(axis=1).argmin()
+    hole = tuple(float(value) for value in (fringe[middle] + 0.5 + origin[::-1])[::-1])
     return tuple(float(value) for value in known), hole
 
 
