@@ -127,7 +127,7 @@ def scan_file(
     except NoPointsError as error:
         empty = str(error)
     check_extent(path, source.bounds, sample)
-    count = source.seen if source.count is None else source.count  # where only reading tells, all was read
+    count = source.seen if source.count is None else source.count  # where the header does not tell
     digest = hashlib.sha256(f"{count} ".encode() + sample.tobytes()).hexdigest()
     return FileScan(
         stamp, count, source.crs, source.note, source.read_range is not None, source.groups, source.bounds,

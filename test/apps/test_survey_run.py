@@ -216,7 +216,7 @@ def test_what_was_made_of_a_file_that_was_replaced_is_made_again(
     files = [tmp_path / f"part_{number}.npz" for number in range(len(parts))]
     for rise in (0.0, 2.0):
         for file, part in zip(files, parts, strict=True):
-            np.savez(file, xyz=part + [0.0, 0.0, rise], epsg=32611)
+            np.savez(file, xyz=part + np.array([0.0, 0.0, rise]), epsg=32611)
         if not rise:
             map_files(files, tmp_path / "before", ground_width=ground_width)
             with pytest.raises(KeyboardInterrupt):
