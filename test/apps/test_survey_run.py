@@ -180,8 +180,18 @@ def test_a_stopped_run_goes_on_and_computes_nothing_twice(
     assert json.loads((out / "run.json").read_text())["status"] == "interrupted"
     with pytest.raises(KeyboardInterrupt):
         map_files(files, out, Stopping(survey_tasks.solve_survey_window, 1), resume=True)
+    written: list[Path] = []
+    writer = survey_layers.GeoTiffWriter
+    monkeypatch.setattr(
+        survey_layers, "GeoTiffWriter", lambda path, *more: (written.append(path), writer(path, *more))[1]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        map_files(files, out, Stopping(write_layer, 3), resume=True)
+    assert len(written) == 3
     summary = map_files(files, out, resume=True)
     assert summary["status"] == "complete"
+    assert sorted(written) == sorted(set(written)), "no file of the map is written twice"
+    assert len(written) == len(list((out / "layers").glob("*.tif")))
     assert computed.count("write_part") == len(files)
     assert computed.count("solve_divided") == 2
     assert_same_map(plain[1], out)
