@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from browser import find_chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,6 +38,15 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data folder ({folder}): set GPGMAP_DATA to run this test")
     return folder
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """A browser; tests that need one are skipped where there is none."""
+    found = find_chromium()
+    if found is None:
+        pytest.skip("no Chromium: sudo apt install chromium")
+    return found
 
 
 @pytest.fixture(scope="session")

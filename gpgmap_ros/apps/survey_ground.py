@@ -7,7 +7,7 @@ points of one tile.
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from gpgmap_ros.mapping.survey_ground import GroundCells, filter_edge, ground_su
 from gpgmap_ros.mapping.survey_parts import (
     Entries,
     PartIndex,
+    merged_from,
     places_by_tile,
     read_index,
     read_tile_points,
@@ -43,7 +44,7 @@ TOLERANCE, TOLERANCE_CELLS = 0.3, 0.4
 @dataclass(frozen=True, eq=False)
 class GroundJob:
     """A square of tiles. row, column: of its first tile; tiles: along it; halo: tiles around it
-    parts: points in it and around it; density: of all points, per square metre
+    parts: points in it and around it; made: what these parts were made of; density: of all points, per square metre
     """
 
     row: int
@@ -51,6 +52,7 @@ class GroundJob:
     tiles: int
     halo: int
     parts: tuple[tuple[str, Entries], ...]
+    made: str
     density: float
 
     @property
@@ -63,8 +65,7 @@ class GroundJob:
 
     def signature(self, digest: str) -> str:
         """By which a result is known to be of this job."""
-        held = b"".join(name.encode() + entries.tobytes() for name, entries in self.parts)
-        return f"{digest} {self.density:.6g} {self.tiles} {hashlib.sha256(held).hexdigest()}"
+        return f"{digest} {self.density:.6g} {self.tiles} {self.made}"
 
 
 def ground_jobs(model: SurveyModel, parts: Sequence[PartIndex]) -> list[GroundJob]:
@@ -78,14 +79,15 @@ def ground_jobs(model: SurveyModel, parts: Sequence[PartIndex]) -> list[GroundJo
     squares = np.unique(np.column_stack([entries["row"] // side, entries["column"] // side]), axis=0)
     jobs = []
     for row, column in squares * side:
-        near = []
+        near: list[PartIndex] = []
         for part in parts:
             own = part.entries
             inside = (own["row"] >= row - halo) & (own["row"] < row + side + halo)
             inside &= (own["column"] >= column - halo) & (own["column"] < column + side + halo)
             if inside.any():
-                near.append((str(part.path), own[inside]))
-        jobs.append(GroundJob(int(row), int(column), side, halo, tuple(near), density))
+                near.append(dataclasses.replace(part, entries=own[inside]))
+        held = tuple((str(part.path), part.entries) for part in near)
+        jobs.append(GroundJob(int(row), int(column), side, halo, held, merged_from(near), density))
     return jobs
 
 

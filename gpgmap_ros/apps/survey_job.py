@@ -16,7 +16,7 @@ from gpgmap_ros.mapping.survey import SurveyModel
 from gpgmap_ros.progress import ProgressBar
 
 NAMED = 5
-"""Of what is missing, named in a message; the rest is in run.json."""
+"""Of what is missing, or of files, named in a message; the rest is in run.json."""
 SCRATCH = ".survey"
 
 

@@ -88,9 +88,15 @@ def write_layer(
     scratch: Path, digest: str, grid: Grid, sheet: Sheet, layer: str, out: Path, crs: Crs,
     solved: Sequence[SolvedWindow],
 ) -> Path:  # fmt: skip
-    """Write one layer of a sheet as GeoTIFF from its windows. grid: of the whole map"""
-    model = load_model(scratch, digest)
+    """Write one layer of a sheet as GeoTIFF from its windows, unless an earlier attempt has. grid: of the whole map"""
     own = sheet.grid(grid)
+    mark, signature = (
+        scratch / "written" / out.name,
+        f"{sorted({window.signature for window in solved})} {own} {crs}",
+    )
+    if out.exists() and mark.exists() and mark.read_text() == signature:
+        return out
+    model = load_model(scratch, digest)
     corner = (own.origin[0], own.origin[1] + own.shape[0] * own.resolution)
     out.parent.mkdir(parents=True, exist_ok=True)
     with GeoTiffWriter(out, own.shape, corner, own.resolution, crs, layer, LAYERS[layer].unit) as writer:
@@ -101,6 +107,8 @@ def write_layer(
                 write_tiles(writer, exported_values(part, layer)[::-1], top, left)
     if crs.wkt and not crs.keys:
         write_text(out.with_suffix(".prj"), crs.wkt)
+    mark.parent.mkdir(exist_ok=True)
+    write_text(mark, signature)  # last: it says that the file is there
     return out
 
 

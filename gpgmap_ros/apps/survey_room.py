@@ -12,6 +12,7 @@ from gp_core.grid import Grid
 from gpgmap_ros.apps.survey_job import SurveyJob
 from gpgmap_ros.apps.survey_layers import NPZ_CELLS
 from gpgmap_ros.apps.survey_plan import SurveyError
+from gpgmap_ros.apps.survey_pyramid import CELL_BYTES, MOST_CELLS
 from gpgmap_ros.apps.survey_runner import DISK_FULL, IncompleteError
 from gpgmap_ros.mapping.layers import exported_layers, posterior_layers
 from gpgmap_ros.mapping.survey_parts import PartIndex
@@ -39,7 +40,8 @@ def disk_needed(job: SurveyJob, parts: Sequence[PartIndex], grid: Grid) -> int:
     cells = min(rows * columns, cells_near_points(job.prepared.plan.config, len(np.unique(keys, axis=0))))
     base = posterior_layers(job.prepared.plan.config.mapping)
     npz = 2 * len(base) if rows * columns <= NPZ_CELLS else 0
-    return 4 * cells * (len(exported_layers(base)) + len(base) + npz)
+    layers = 4 * cells * (len(exported_layers(base)) + len(base) + npz)
+    return layers + CELL_BYTES * min(cells, MOST_CELLS)
 
 
 def check_disk(folder: Path, needed: int) -> None:

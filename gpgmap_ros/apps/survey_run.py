@@ -31,7 +31,8 @@ from gpgmap_ros.apps.survey_layers import (
 from gpgmap_ros.apps.survey_overview import Overview
 from gpgmap_ros.apps.survey_plan import SurveyError
 from gpgmap_ros.apps.survey_points import add_points, drop_outliers, merge_tree
-from gpgmap_ros.apps.survey_report import write_survey_report
+from gpgmap_ros.apps.survey_pyramid import write_pyramid
+from gpgmap_ros.apps.survey_report import encode_overview, write_survey_report
 from gpgmap_ros.apps.survey_room import check_disk, check_size, disk_needed, explain_failure
 from gpgmap_ros.apps.survey_runner import Runner, Task
 from gpgmap_ros.apps.survey_solve import solve
@@ -96,6 +97,8 @@ def run_survey(job: SurveyJob, begin: float) -> dict[str, Any]:
         check_disk(job.folder.path, needed)
         solved = solve(job, parts, grid)
         overview = write(job, grid, solved)
+        shown = encode_overview(overview, job.prepared.crs)
+        shown["tiles"] = write_pyramid(job, grid, solved, shown["resolution"])
     except BaseException as error:
         failure = explain_failure(job, error, needed)
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
@@ -104,7 +107,7 @@ def run_survey(job: SurveyJob, begin: float) -> dict[str, Any]:
         raise failure from (None if failure is error else error)
     summary |= summarise(job, parts, grid, solved)
     summary["seconds"] = {"all": round(time.monotonic() - begin, 3)}
-    write_survey_report(job.folder, summary, planned.config, overview, job.prepared.crs)
+    write_survey_report(job.folder, summary, planned.config, shown, job.prepared.crs)
     write_json(job.folder.summary, summary)
     shutil.rmtree(job.scratch, ignore_errors=True)
     return summary

@@ -16,7 +16,7 @@ from gpgmap_ros.io.geotiff import TILE
 from gpgmap_ros.mapping.model import is_rough
 from gpgmap_ros.mapping.survey import SurveyModel
 from gpgmap_ros.mapping.survey_noise import learn_survey_noise
-from gpgmap_ros.mapping.survey_parts import PartIndex
+from gpgmap_ros.mapping.survey_parts import PartIndex, merged_from
 from gpgmap_ros.mapping.survey_window import window_bounds, window_bytes
 from gpgmap_ros.memory import give_back
 
@@ -48,7 +48,7 @@ def make_windows(
     digest: of the model; memory: bytes of a process
     """
     factor = overview_factor(grid)
-    made = repr([(part.path.name, part.count, len(part.entries)) for part in parts])
+    made = merged_from(parts)
     edge = window_edge(model, memory)
     signature = hashlib.sha256(f"{digest} {grid} {factor} {edge} {made}".encode()).hexdigest()
     noise = learn_survey_noise(model, parts, grid, Workers(1))

@@ -36,6 +36,7 @@ from gpgmap_ros.mapping.survey_parts import (
     Entries,
     PartIndex,
     merge_parts,
+    merged_from,
     places_by_tile,
     read_index,
     remove_part,
@@ -126,7 +127,7 @@ def scan_file(
     except NoPointsError as error:
         empty = str(error)
     check_extent(path, source.bounds, sample)
-    count = source.seen if source.count is None else source.count  # where only reading tells, all was read
+    count = source.seen if source.count is None else source.count  # where the header does not tell
     digest = hashlib.sha256(f"{count} ".encode() + sample.tobytes()).hexdigest()
     return FileScan(
         stamp, count, source.crs, source.note, source.read_range is not None, source.groups, source.bounds,
@@ -242,8 +243,7 @@ def merge_sums(
     """One part of several, in their order: a node of the tree of sums."""
     path = scratch / "parts" / name
     there = read_index(path)
-    names = [part.path.name for part in parts]
-    if there is not None and there.facts.get("merged") == names:
+    if there is not None and there.facts.get("of") == merged_from(parts):
         return there
     return merge_parts(path, parts, load_model(scratch, digest), Workers(threads))
 
@@ -278,7 +278,9 @@ class WindowJob:
 
 @dataclass(frozen=True, eq=False)
 class SolvedWindow:
-    """grid: of the whole map; known: cells; path: of the layers, None where nothing is known; small: its overview"""
+    """grid: of the whole map; known: cells; path: of the layers, None where nothing is known; small: its overview
+    signature: of its job
+    """
 
     grid: Grid
     rows: slice
@@ -287,6 +289,7 @@ class SolvedWindow:
     path: Path | None
     small: dict[str, NDArray[np.float32]]
     largest_mb: float
+    signature: str
 
 
 OVERVIEW = "overview_"
@@ -320,8 +323,9 @@ def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int
         },
     )
     return SolvedWindow(
-        job.grid, job.rows, job.columns, known, path if layers else None, small, largest_bytes() / 2**20
-    )
+        job.grid, job.rows, job.columns, known, path if layers else None, small, largest_bytes() / 2**20,
+        job.signature,
+    )  # fmt: skip
 
 
 def solve_divided(model: SurveyModel, job: WindowJob, places: Places, workers: Workers) -> GPGMap | None:
@@ -372,8 +376,9 @@ def read_window(path: Path, job: WindowJob) -> SolvedWindow | None:
     except (OSError, ValueError, LookupError, EOFError):
         return None
     return SolvedWindow(
-        job.grid, job.rows, job.columns, known, path if layers else None, small, largest_bytes() / 2**20
-    )
+        job.grid, job.rows, job.columns, known, path if layers else None, small, largest_bytes() / 2**20,
+        job.signature,
+    )  # fmt: skip
 
 
 def load_window(model: SurveyModel, solved: SolvedWindow) -> GPGMap | None:

@@ -11,6 +11,7 @@ closures.npz            the same for programs: to localise in the run, merge it,
 map.npz                 all layers of the map
 layers/                 each layer as GeoTIFF and PNG
 report.html             everything to look at
+report_tiles/           what the page shows of a large survey as the reader zooms in
 """
 
 from __future__ import annotations
@@ -93,6 +94,10 @@ class RunFolder:
     @property
     def report(self) -> Path:
         return self.path / "report.html"
+
+    @property
+    def tiles(self) -> Path:
+        return self.path / "report_tiles"
 
     def begin(self, summary: dict[str, Any], config: Config) -> None:
         write_json(self.summary, {**summary, "status": "running"})

@@ -10,6 +10,7 @@ A part is two files: the data, and an index that is written last. Without a read
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -45,7 +46,7 @@ class PartIndex:
     """What a part holds.
 
     path: of its data; entries: its tiles, see ENTRY, in the order of their keys
-    facts: about the making of it: whom it is of, points left out, seconds
+    facts: about the making of it: what it is `of`, points left out, seconds
     """
 
     path: Path
@@ -56,6 +57,12 @@ class PartIndex:
     def count(self) -> int:
         """Number of points."""
         return int(self.entries["count"].sum())
+
+    @property
+    def digest(self) -> str:
+        """By which its content is known: which tiles it has, and what it was made of."""
+        made = f"{self.path.name} {self.facts.get('of', '')} ".encode()
+        return hashlib.sha256(made + self.entries.tobytes()).hexdigest()
 
     @property
     def beyond_heights(self) -> Outliers:
@@ -99,7 +106,7 @@ def write_tiles(
 def merge_parts(path: Path, parts: Sequence[PartIndex], model: SurveyModel, workers: Workers) -> PartIndex:
     """Write one part that holds what several hold, tile by tile."""
     beyond = sum((part.beyond_heights for part in parts), Outliers())
-    facts = {"beyond_heights": (beyond.count, beyond.places), "merged": [part.path.name for part in parts]}
+    facts = {"beyond_heights": (beyond.count, beyond.places), "of": merged_from(parts)}
     by_tile = places_by_tile(parts)
     with _Writer(path) as writer:
         for key in sorted(by_tile):
@@ -113,6 +120,11 @@ def merge_parts(path: Path, parts: Sequence[PartIndex], model: SurveyModel, work
                 count = int(sum(entry["count"] for _, entry in places))
                 writer.write_sums(load_tile(model, key, places, workers), count, low, high)
         return writer.finish(facts)
+
+
+def merged_from(parts: Sequence[PartIndex]) -> str:
+    """What a part that is merged from these is `of`."""
+    return hashlib.sha256("".join(part.digest for part in parts).encode()).hexdigest()
 
 
 def read_index(path: Path) -> PartIndex | None:

@@ -14,8 +14,9 @@ from gpgmap_ros.storage.atomic import write_text
 
 FOLDER = Path(__file__).resolve().parent
 SCRIPTS = (
-    "dom.js", "decoding.js", "shading.js", "map_view.js", "linking.js", "map_drawing.js", "map_input.js", "map.js",
-    "terrain_mesh.js", "terrain_view.js", "closures.js", "charts.js", "trajectory.js", "tables.js", "start.js",
+    "dom.js", "decoding.js", "shading.js", "map_view.js", "map_tiles.js", "linking.js", "map_drawing.js",
+    "map_input.js", "map.js", "terrain_mesh.js", "terrain_view.js", "closures.js", "charts.js", "trajectory.js",
+    "tables.js", "start.js",
 )  # fmt: skip
 """Of the page, in the order in which they are joined: one script, so that the page needs no other file."""
 

@@ -110,15 +110,21 @@ def certainty(gpgmap: Any) -> Layer:
     return certain
 
 
-def shade_pixels(
-    pixels: Pixels, light: Layer, strength: float = 0.75, certain: Layer | float = 1.0
-) -> Pixels:
-    """Pixels darkened by the shade; flat ground keeps its colour, and so does ground that is hardly known.
+def shade_factor(light: Layer, strength: float = 0.75, certain: Layer | float = 1.0) -> Layer:
+    """(rows, columns): what colours are multiplied with, 1 on flat ground and on ground that is hardly known.
 
     certain: share of the shade that is shown in each cell, see `certainty`
     """
     flat = np.sin(LIGHT_ALTITUDE)
-    factor = np.maximum(1.0 + strength * certain * np.nan_to_num(light - flat) / flat, DARKEST)
+    factor: Layer = np.maximum(1.0 + strength * certain * np.nan_to_num(light - flat) / flat, DARKEST)
+    return factor
+
+
+def shade_pixels(
+    pixels: Pixels, light: Layer, strength: float = 0.75, certain: Layer | float = 1.0
+) -> Pixels:
+    """Pixels darkened by the shade, see `shade_factor`."""
+    factor = shade_factor(light, strength, certain)
     shaded: Pixels = np.clip(pixels * factor[..., None], 0, 255).astype(np.uint8)
     return shaded
 

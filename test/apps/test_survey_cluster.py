@@ -27,7 +27,9 @@ from gpgmap_ros.apps import survey, survey_points, survey_tasks
 from gpgmap_ros.apps.survey_cluster import open_runner
 from gpgmap_ros.apps.survey_ground import filter_square
 from gpgmap_ros.apps.survey_layers import write_layer
+from gpgmap_ros.apps.survey_pyramid import make_tile
 from gpgmap_ros.apps.survey_runner import DaskRunner, IncompleteError, Outcome, Task
+from gpgmap_ros.report import content
 
 dask = pytest.importorskip("dask", reason="Dask is not installed: pip install '.[survey]'")
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[survey]'")
@@ -36,6 +38,7 @@ STAGES = (
     survey_tasks.sum_points,
     survey_tasks.solve_survey_window,
     write_layer,
+    make_tile,
 )
 
 
@@ -85,14 +88,25 @@ class Killing(DaskRunner):
 
 
 def test_workers_killed_in_every_stage_change_nothing(
-    client: Any, plain: tuple[list[Path], Path], tmp_path: Path
+    client: Any, plain: tuple[list[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(content, "MAP_BYTES", 20_000)  # the report has tiles
     marks = tmp_path / "marks"
     marks.mkdir()
     map_files(plain[0], tmp_path / "out", Killing(client, marks))
     assert {path.name for path in marks.iterdir()} == {stage.__name__ for stage in STAGES}
     assert_same_map(plain[1], tmp_path / "out")
     assert not (tmp_path / "out" / ".survey").exists()
+    map_files(plain[0], tmp_path / "alone")
+    tiles = tiles_of(tmp_path / "alone")
+    assert len(tiles) >= 1
+    assert tiles_of(tmp_path / "out") == tiles
+
+
+def tiles_of(out: Path) -> dict[str, bytes]:
+    """All files there: none may be left of what was being written."""
+    folder = out / "report_tiles"
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
 
 
 def test_workers_killed_while_sums_are_merged_or_ground_is_found_change_nothing(

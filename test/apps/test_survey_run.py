@@ -15,6 +15,7 @@ from survey_case import SETTINGS, assert_same_map, hills, map_files, write_tiles
 from gpgmap_ros.apps import survey_files, survey_layers, survey_points, survey_run, survey_solve, survey_tasks
 from gpgmap_ros.apps.export import export_map
 from gpgmap_ros.apps.survey_files import MixedSystemsError, SurveyRequest, prepare
+from gpgmap_ros.apps.survey_layers import write_layer
 from gpgmap_ros.apps.survey_plan import SurveyError
 from gpgmap_ros.apps.survey_runner import LocalRunner, Outcome, Task
 from gpgmap_ros.config import Config, with_settings
@@ -179,8 +180,18 @@ def test_a_stopped_run_goes_on_and_computes_nothing_twice(
     assert json.loads((out / "run.json").read_text())["status"] == "interrupted"
     with pytest.raises(KeyboardInterrupt):
         map_files(files, out, Stopping(survey_tasks.solve_survey_window, 1), resume=True)
+    written: list[Path] = []
+    writer = survey_layers.GeoTiffWriter
+    monkeypatch.setattr(
+        survey_layers, "GeoTiffWriter", lambda path, *more: (written.append(path), writer(path, *more))[1]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        map_files(files, out, Stopping(write_layer, 3), resume=True)
+    assert len(written) == 3
     summary = map_files(files, out, resume=True)
     assert summary["status"] == "complete"
+    assert sorted(written) == sorted(set(written)), "no file of the map is written twice"
+    assert len(written) == len(list((out / "layers").glob("*.tif")))
     assert computed.count("write_part") == len(files)
     assert computed.count("solve_divided") == 2
     assert_same_map(plain[1], out)
@@ -203,6 +214,26 @@ def test_a_file_that_was_repaired_meanwhile_is_read_again(tmp_path: Path) -> Non
     np.savez(files[1], xyz=hills(700, (100.0, 0.0), 5), epsg=32611)
     summary = map_files(files, out, resume=True)
     assert summary["points"]["used"] == 1200
+
+
+@pytest.mark.parametrize(("fan_in", "ground_width"), [(16, 0.0), (2, 0.0), (16, 20.0)])
+def test_what_was_made_of_a_file_that_was_replaced_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fan_in: int, ground_width: float
+) -> None:
+    """As many points at the same places, two metres higher; with merged sums, and with ground that was found."""
+    monkeypatch.setattr(survey_points, "FAN_IN", fan_in)
+    parts = np.array_split(np.random.default_rng(0).permutation(hills(4000, (0.0, 0.0), 0)), 10)
+    files = [tmp_path / f"part_{number}.npz" for number in range(len(parts))]
+    for rise in (0.0, 2.0):
+        for file, part in zip(files, parts, strict=True):
+            np.savez(file, xyz=part + np.array([0.0, 0.0, rise]), epsg=32611)
+        if not rise:
+            map_files(files, tmp_path / "before", ground_width=ground_width)
+            with pytest.raises(KeyboardInterrupt):
+                map_files(files, tmp_path / "out", Stopping(write_layer, 1), ground_width=ground_width)
+    map_files(files, tmp_path / "out", resume=True, ground_width=ground_width)
+    with np.load(tmp_path / "before" / "map.npz") as a, np.load(tmp_path / "out" / "map.npz") as b:
+        assert np.nanmedian(b["elevation"] - a["elevation"]) == pytest.approx(2.0, abs=0.02)
 
 
 def test_a_large_map_is_written_in_sheets_with_a_virtual_raster(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import re
-import shutil
 import subprocess
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from browser import told_by
 from fast_mapping import fast_config
 from limits import PATIENCE
 
@@ -27,18 +26,6 @@ from gpgmap_ros.report.content import Content, closure_views, encoded_layers, la
 from gpgmap_ros.report.encoding import decoded, encoded
 from gpgmap_ros.report.page import page_of
 from gpgmap_ros.viz.rendering import certainty, relief_shade, shade_pixels
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    found = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))),
-        None,
-    )
-    if found is None:
-        pytest.skip("no Chromium: sudo apt install chromium")
-    return found
-
 
 READER = Path(__file__).with_name("reader.js")
 
@@ -110,45 +97,6 @@ def test_names_can_not_break_the_page(chromium: str, tmp_path: Path, title: str)
     assert seen["tab"].split() == f"{title}: GPGMap report".split()
     assert seen["warnings"][:2] == ["<b>bold</b>", title]
     assert seen["message"].startswith("There is no map")
-
-
-def told_by(
-    chromium: str,
-    page: str,
-    script: str,
-    folder: Path,
-    width: int = 1280,
-    dark: bool = False,
-    graphics: str = "--use-angle=swiftshader",
-) -> dict[str, Any]:
-    """What `script` tells, run in a page that is shown `width` pixels wide, as on a phone.
-
-    graphics: switch of the browser; WebGL by software unless given
-    """
-    # decoding runs beside the page's clock: without ticks that would jump to the end of its time meanwhile
-    tell = """const tick = setInterval(() => {}, 2), tell = (seen) => { clearInterval(tick);
-      parent.document.documentElement.setAttribute("data-seen", JSON.stringify(seen)); };"""
-    ready = (
-        "for (let k = 0; k < 500 && !document.documentElement.hasAttribute('data-ready'); k++)"
-        " await new Promise((done) => setTimeout(done, 20));"
-    )
-    begin = f"addEventListener('load', async () => {{ {ready} {script} }});"
-    (folder / "inner.html").write_text(page.replace("</body>", f"<script>{tell}{begin}</script></body>"))
-    outer = folder / "outer.html"  # the window itself can't be as narrow as a phone
-    outer.write_text(f'<iframe style="border: 0; width: {width}px; height: 844px" src="inner.html"></iframe>')
-    result = subprocess.run(
-        [
-            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000",
-            f"--blink-settings=preferredColorScheme={0 if dark else 1}", f"--user-data-dir={folder / 'profile'}",
-            "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            "--enable-unsafe-swiftshader", graphics,
-            "--virtual-time-budget=60000", "--allow-file-access-from-files", "--dump-dom", outer.as_uri(),
-        ],
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    found = re.search(r'data-seen="([^"]*)"', result.stdout)
-    assert found, result.stderr[-2000:]
-    return json.loads(unescape(found[1]))
 
 
 @functools.cache

@@ -108,3 +108,46 @@ def test_parts_of_a_window_hold_its_points(
     )
     source.sample(500)
     assert source.seen == inside.sum()
+
+
+def test_a_sample_has_the_coarse_levels_and_most_points_of_a_few_places(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    xy = rng.uniform(0.0, SIDE, (60_000, 2))
+    points = np.column_stack([xy + 1000.0, 0.1 * xy[:, 0] + 5.0]).round(3)
+    write_copc(tmp_path / "tile.copc.laz", points, levels=5)
+    box = (1004.0, 1006.0, 1050.0, 1061.0)
+    inside = ((points[:, :2] >= box[:2]) & (points[:, :2] <= box[2:])).all(axis=1)
+    found = decoder.sample(tmp_path / "tile.copc.laz", None, box, None, 4000)
+    coarse, dense = np.concatenate(found.coarse), np.concatenate(found.dense)
+    assert len(coarse) + len(dense) < 0.5 * inside.sum(), "the rest is not decoded"
+    source = open_points(tmp_path / "tile.copc.laz", window=Window(box))
+    sample, places = source.sample_places(4000)
+    for part in (sample, places):
+        assert ((part[:, :2] >= box[:2]) & (part[:, :2] <= box[2:])).all()
+    assert source.seen == pytest.approx(inside.sum(), rel=0.1)
+    quarters = np.histogram2d(*places[:, :2].T, bins=2, range=[(1004.0, 1050.0), (1006.0, 1061.0)])[0]
+    assert quarters.min() > 0.2 * len(places), "all over the box"
+    everywhere = np.unique(np.floor(points[inside, :2]), axis=0, return_counts=True)[1]
+    seen = np.unique(np.floor(sample[:, :2]), axis=0, return_counts=True)[1]
+    assert len(places) < len(sample)
+    assert np.sort(seen)[-40] >= 0.5 * np.median(everywhere), "some places are as dense as the file"
+
+
+def test_a_sample_of_a_damaged_file_names_it(copc: tuple[Path, dict], tmp_path: Path) -> None:
+    data = bytearray(copc[0].read_bytes())
+    data[-4:] = (2_000_000_000).to_bytes(4, "little")  # points of the last node
+    (tmp_path / "bad.copc.laz").write_bytes(data)
+    with pytest.raises(PointFileError, match=r"bad\.copc\.laz: cannot be read: a node says 2,000,000,000"):
+        open_points(tmp_path / "bad.copc.laz", window=Window((1000.0, 1000.0, 1064.0, 1064.0))).sample_places(
+            50
+        )
+
+
+def test_a_box_without_coarse_points_is_sampled_whole(copc: tuple[Path, dict], points: np.ndarray) -> None:
+    """Around a single point, of the finest level."""
+    middle = next(own for key, own in copc[1].items() if key[0] == 2)[0, :2]
+    box = (*(middle - 0.02), *(middle + 0.02))
+    inside = ((points[:, :2] >= box[:2]) & (points[:, :2] <= box[2:])).all(axis=1)
+    sample, places = open_points(copc[0], window=Window(box)).sample_places(0)
+    same_points(sample, points[inside])
+    assert len(places) >= 1

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpgmap_ros.interpreter import module_command
+from gpgmap_ros.io.points.source import LevelSample
 
 NONE, FAILURE, END = b"N", b"F", b"E"
 FRAME_BYTES = 9
@@ -81,6 +82,24 @@ class LasDecoder:
         request = {"do": "read", "path": str(path.resolve()), "classes": classes, "window": window}
         for content in self._answers(request):
             yield np.frombuffer(content, dtype=np.float64).reshape(-1, 3)
+
+    def sample(
+        self,
+        path: Path,
+        classes: tuple[int, ...] | None,
+        bounds: tuple[float, ...] | None,
+        spacing: float | None,
+        points: int,
+    ) -> LevelSample:
+        """About so many points of a COPC file. DecoderFailed where it turns out to be damaged."""
+        request = {
+            "do": "sample", "path": str(path.resolve()), "classes": classes, "points": points,
+            "window": {"bounds": bounds, "spacing": spacing},
+        }  # fmt: skip
+        head, *pieces = self._answers(request)
+        described = json.loads(head)
+        arrays = [np.frombuffer(piece, dtype=np.float64).reshape(-1, 3) for piece in pieces]
+        return LevelSample(described["share"], arrays[: described["coarse"]], arrays[described["coarse"] :])
 
     def close(self) -> None:
         """End the process; the next request starts another."""

@@ -52,6 +52,9 @@ def open_las(path: Path, classes: tuple[int, ...] | None, window: Window) -> Poi
         bounds=_las_bounds(header["bounds"]),
         groups=header["groups"],
         read_group=read_nodes if header["groups"] else None,
+        read_levels=(lambda points: decoder.sample(path, wanted, window.bounds, window.spacing, points))
+        if by_nodes
+        else None,
     )
 
 

@@ -39,6 +39,8 @@ POINTS_PER_BYTE = 100
 """No LAZ file of real points has more: one that says so would be decoded for hours."""
 PLACES, AT_EACH = 16, 4096
 """Where classes are looked up, and how many points there."""
+DENSE_NODES = 24
+"""Of a COPC file, in which a sample has most points of a place."""
 FIELDS = (
     laspy.DecompressionSelection.XY_RETURNS_CHANNEL
     | laspy.DecompressionSelection.Z
@@ -88,6 +90,8 @@ def main() -> None:
         try:
             if request["do"] == "open":
                 send(out, HEADER, json.dumps(read_header(path, **request["window"])).encode())
+            elif request["do"] == "sample":
+                send_sample(out, path, request["classes"], request["points"], **request["window"])
             else:
                 window = request.get("window")
                 pieces = (
@@ -309,24 +313,86 @@ def decode_nodes(
     bounds, spacing: see `find_nodes`; points of the nodes beyond the box are among them
     most, group: one of `group_nodes`; all of them where it is None
     """
-    wanted = None if classes is None else np.isin(np.arange(256), classes)
     with laspy.CopcReader.open(str(path), decompression_selection=FIELDS) as reader:
-        header, selection = reader.header, FIELDS.to_lazrs()
         nodes = find_nodes(reader, bounds, spacing)
         for some in nodes_at_once(nodes if group is None else group_nodes(nodes, most)[group]):
-            count = sum(node.point_count for node in some)
-            limit_time(count)
-            packed = b"".join(read_node(reader.source, node) for node in some)
-            buffer = np.zeros(count * header.point_format.size, dtype=np.uint8)
-            table = [(int(node.point_count), int(node.byte_size)) for node in some]
-            lazrs.decompress_points_with_chunk_table(
-                packed, reader.laszip_vlr.record_data, buffer, table, selection
-            )
-            points = laspy.PackedPointRecord.from_buffer(buffer, header.point_format)
-            raw = points.array
-            if wanted is not None:
-                raw = raw[wanted[np.asarray(points.classification)]]
-            yield coordinates(raw, header)
+            yield decode_some(reader, some, classes)
+
+
+def decode_some(reader: Any, some: list[Any], classes: list[int] | None) -> NDArray[np.float64]:
+    """Coordinates (N, 3) of nodes that are decoded in parallel."""
+    header, count = reader.header, sum(node.point_count for node in some)
+    limit_time(count)
+    packed = b"".join(read_node(reader.source, node) for node in some)
+    buffer = np.zeros(count * header.point_format.size, dtype=np.uint8)
+    table = [(int(node.point_count), int(node.byte_size)) for node in some]
+    lazrs.decompress_points_with_chunk_table(
+        packed, reader.laszip_vlr.record_data, buffer, table, FIELDS.to_lazrs()
+    )
+    points = laspy.PackedPointRecord.from_buffer(buffer, header.point_format)
+    raw = points.array
+    if classes is not None:
+        raw = raw[np.isin(np.arange(256), classes)[np.asarray(points.classification)]]
+    return coordinates(raw, header)
+
+
+def send_sample(
+    out: BinaryIO, path: Path, classes: list[int] | None, points: int, bounds: list[float] | None,
+    spacing: float | None,
+) -> None:  # fmt: skip
+    """Send a sample of a COPC file: how much of it the first pieces are, then the pieces, see `sample_nodes`."""
+    with laspy.CopcReader.open(str(path), decompression_selection=FIELDS) as reader:
+        nodes = find_nodes(reader, bounds, spacing)
+        share, coarse, dense = sample_nodes(nodes, shares_inside(reader.copc_info, nodes, bounds), points)
+        first = list(nodes_at_once(coarse))
+        send(out, HEADER, json.dumps({"share": share, "coarse": len(first)}).encode())
+        for some in (*first, *nodes_at_once(dense)):
+            send(out, POINTS, decode_some(reader, some, classes).data)
+
+
+def shares_inside(info: Any, nodes: list[Any], bounds: list[float] | None) -> NDArray[np.float64]:
+    """Of each node the share of its square that is in a box: about that share of its points are."""
+    if bounds is None:
+        return np.ones(len(nodes))
+    corner = np.asarray(info.center[:2]) - info.halfsize
+    edges = 2.0 * info.halfsize / 2.0 ** np.array([node.key.level for node in nodes])
+    low = corner + edges[:, None] * np.array([(node.key.x, node.key.y) for node in nodes]).reshape(-1, 2)
+    overlap = np.minimum(low + edges[:, None], bounds[2:]) - np.maximum(low, bounds[:2])
+    return np.asarray((np.clip(overlap, 0.0, None) / edges[:, None]).prod(axis=1))
+
+
+def sample_nodes(
+    nodes: list[Any], inside: NDArray[np.float64], points: int
+) -> tuple[float, list[Any], list[Any]]:
+    """Nodes with about so many points of a box: the share of its points in the first list, and two lists.
+
+    The first has the coarse levels, whose points are spread as all of them are. The second has a few of the finest
+    nodes from all over the box: there most points of a place are, by whose scatter the noise is known.
+    """
+    counts = np.array([node.point_count for node in nodes]) * inside
+    levels = np.array([node.key.level for node in nodes])
+    reached = np.array([counts[levels <= level].sum() for level in range(int(levels.max(initial=0)) + 1)])
+    last = min(int(np.searchsorted(reached, points / 2)), len(reached) - 1)
+    coarse = [node for node, level in zip(nodes, levels, strict=True) if level <= last]
+    share = float(reached[last] / reached[-1]) if reached[-1] > 0.0 else 1.0
+    return (
+        share,
+        coarse,
+        finest_nodes([node for k, node in enumerate(nodes) if inside[k] > 0.0], last, points / 2),
+    )
+
+
+def finest_nodes(nodes: list[Any], last: int, points: float) -> list[Any]:
+    """Some nodes below a level with none below them, from all over, with about so many points."""
+    finer = {(n.key.level, n.key.x, n.key.y, n.key.z): n for n in nodes if n.key.level > last}
+    parents = {(level - 1, x >> 1, y >> 1, z >> 1) for level, x, y, z in finer}
+    ends = [node for key, node in finer.items() if key not in parents]
+    if not ends:
+        return []
+    number = int(
+        np.clip(points / np.mean([node.point_count for node in ends]), 1, min(DENSE_NODES, len(ends)))
+    )
+    return [ends[int(k)] for k in (np.arange(number) + 0.5) * len(ends) / number]
 
 
 def nodes_at_once(nodes: list[Any]) -> Iterator[list[Any]]:

@@ -62,6 +62,19 @@ class Window:
         return self.bounds is not None or self.spacing is not None
 
 
+@dataclass(frozen=True, eq=False)
+class LevelSample:
+    """Points of a file with levels of detail, in pieces (N, 3).
+
+    coarse: of the coarse levels, spread as all points are; share: of all points that these are
+    dense: most of the other points of a few places
+    """
+
+    share: float
+    coarse: list[Array]
+    dense: list[Array]
+
+
 def clipped(source: PointSource, box: Box) -> PointSource:
     """The source with the points in a box only; how many, only reading tells."""
     low, high = np.array(box[:2]), np.array(box[2:])
@@ -71,7 +84,10 @@ def clipped(source: PointSource, box: Box) -> PointSource:
             keep = ((piece[:, :2] >= low) & (piece[:, :2] <= high)).all(axis=1)
             yield piece if keep.all() else piece[keep]
 
-    read, read_group = source.read, source.read_group
+    def levels_inside(found: LevelSample) -> LevelSample:
+        return replace(found, coarse=list(inside(iter(found.coarse))), dense=list(inside(iter(found.dense))))
+
+    read, read_group, read_levels = source.read, source.read_group, source.read_levels
     return replace(
         source,
         count=None,
@@ -79,6 +95,7 @@ def clipped(source: PointSource, box: Box) -> PointSource:
         read_range=None,
         read_places=None,
         read_group=None if read_group is None else lambda group: inside(read_group(group)),
+        read_levels=None if read_levels is None else lambda points: levels_inside(read_levels(points)),
     )
 
 
@@ -94,7 +111,8 @@ class PointSource:
     read_places: so many points each at so many places all over the file, where decoding is worth sparing
     bounds: what the header says of the extent, None where it does not
     groups: parts by place that it consists of, where the format has such; read_group: the pieces of one of them
-    seen: points that `sample` has looked at
+    read_levels: about so many points by levels of detail, where the format has such and a window was asked for
+    seen: points that there are, as far as the last sample tells
     """
 
     path: Path
@@ -109,6 +127,7 @@ class PointSource:
     bounds: Bounds | None = None
     groups: int = 0
     read_group: Callable[[int], Iterator[Array]] | None = field(default=None, repr=False)
+    read_levels: Callable[[int], LevelSample] | None = field(default=None, repr=False)
     seen: int = 0
 
     def pieces(self, first: int = 0, count: int | None = None, group: int | None = None) -> Iterator[Array]:
@@ -138,6 +157,8 @@ class PointSource:
 
         Also one point (P, 3) from each place: the sample is denser than the file, these are not.
         """
+        if self.read_levels is not None:
+            return self._sample_levels(self.read_levels, max_points)
         if self.read_places is None or self.count is None or self.count <= max_points:
             sample = self.sample(max_points)
             return sample, sample
@@ -151,22 +172,35 @@ class PointSource:
             return sample, sample
         return self._require(np.concatenate(places)), np.stack([place[0] for place in places])
 
+    def _sample_levels(
+        self, read_levels: Callable[[int], LevelSample], max_points: int
+    ) -> tuple[Array, Array]:
+        """As `sample_places`; the places are the points of the coarse levels."""
+        try:
+            found = read_levels(max_points)
+        except READING_ERRORS as error:
+            raise unreadable(self.path, error) from error
+        spread = np.concatenate([np.empty((0, 3)), *self._careful(iter(found.coarse))])
+        if not len(spread):  # a rare class, or a box between the points of these levels
+            sample = self.sample(max_points)
+            return sample, sample
+        self.seen = round(len(spread) / found.share)
+        dense = list(self._careful(iter(found.dense)))
+        return (np.concatenate([spread, *dense]) if dense else spread), spread
+
     def _require(self, sample: Array) -> Array:
         if not len(sample):
             raise NoPointsError(f"{self.path}: the file has no points")
         return sample
 
     def _read_sample(self, max_points: int, stride: int) -> Array:
-        kept, total, self.seen = [np.empty((0, 3))], 0, 0
+        kept, total, every, self.seen = [np.empty((0, 3))], 0, min(stride, 4), 0
         for piece in self._careful(self.read(max(1, stride // 4))):
             self.seen += len(piece)
-            part = piece[:: min(stride, 4)]
-            kept.append(part)
-            total += len(part)
-            if (
-                total > 2 * max_points
-            ):  # more than expected, or of unknown length: keep every other one from here on
-                kept, total = [np.concatenate(kept)[::2]], -(-total // 2)
+            kept.append(piece[::every])
+            total += len(kept[-1])
+            if total > 2 * max_points:  # more than expected, or of unknown length: of those to come as few
+                kept, total, every = [np.concatenate(kept)[::2]], -(-total // 2), 2 * every
         return np.concatenate(kept)
 
     def _careful(self, pieces: Iterator[Array]) -> Iterator[Array]:

@@ -107,17 +107,24 @@ function pointAt(place) {
   readout();
 }
 
+function hint() {
+  const closures = data.closures.length ? ", a click on a closure shows it" : "";
+  const charts = data.tracks.length ? " Pointing at a chart below shows the place here." : "";
+  return `Point at a map to read its values; wheel, fingers or + and − zoom, drag or arrows move${closures}.${charts}`;
+}
 function readout() {
   const map = data.map, node = $("values");
   node.replaceChildren();
   const item = (name, value) => node.append(element("span", {}, element("i", { text: name }), element("b", { text: value })));
-  if (!view.cursor) { node.append(element("span", { class: "hint", text: "Point at a map to read its values; wheel zooms, drag moves, a click on a closure shows it. Pointing at a chart below shows the place here." })); return; }
+  if (!view.cursor) { node.append(element("span", { class: "hint", text: hint() })); return; }
   const [x, y] = view.cursor;
   item("x", `${x.toFixed(2)} m`);
   item("y", `${y.toFixed(2)} m`);
   map.layers.forEach((layer, k) => {
-    const value = valueAt(k, x, y);
-    item(layer.title, Number.isNaN(value) ? "unknown" : `${number(value, layer.high - layer.low)} ${layer.unit}`.trim());
+    const fine = tileValueAt(layer, x, y), value = fine ? fine.value : valueAt(k, x, y);
+    // small cells tell more digits apart, and so does a logarithmic scale where values are small
+    const span = Math.min(layer.high - layer.low, fine ? fine.cell : Infinity, layer.logarithmic ? value : Infinity);
+    item(layer.title, Number.isNaN(value) ? "unknown" : `${number(value, span)} ${layer.unit}`.trim());
   });
 }
 

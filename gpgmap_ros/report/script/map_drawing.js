@@ -10,6 +10,7 @@ function paint() {
   paintLayer($("map"), view.layer, true);
   const beside = companionLayer();
   if (beside >= 0) paintLayer($("companion"), beside, false);
+  if (data.map.tiles) requestTiles();
 }
 // whole: with axes, submaps and closures; the companion shows the same ground with less on it.
 function paintLayer(canvas, k, whole) {
@@ -21,6 +22,7 @@ function paintLayer(canvas, k, whole) {
   context.imageSmoothingEnabled = map.resolution * scale < 3;
   context.imageSmoothingQuality = "high";
   context.drawImage(image(k), left, top, map.width * scale, map.height * scale);
+  if (map.tiles) drawTiles(context, k);
   context.lineJoin = context.lineCap = "round";
   if (whole && view.submaps) drawSubmaps(context);
   for (const track of [...data.tracks].sort((a, b) => trackOrder(a) - trackOrder(b))) if (whole ? view[track.kind] : track.kind === mainTrack()) drawTrack(context, track, whole);
@@ -122,7 +124,7 @@ function drawAxes(context, width, height) {
     context.beginPath(); context.moveTo(0, v); context.lineTo(6, v); context.stroke();
     text(label(y), 10, v + 4, "left");
   }
-  text("y [m] ↑   x [m] →", 10, 18, "left");
+  text(`y [m] ↑   x [m] →${cellsShown(context.canvas)}`, 10, 18, "left");
 }
 function drawCursor(context, width, height) {
   const [u, v] = screen(...view.cursor, context.canvas);

@@ -36,14 +36,14 @@ function zoom(factor, u, v) {
   u ??= canvas.clientWidth / 2;
   v ??= canvas.clientHeight / 2;
   const [x, y] = world(u, v);
-  view.scale = Math.min(Math.max(view.scale * factor, view.least), 60 / data.map.resolution);
+  view.scale = Math.min(Math.max(view.scale * factor, view.least), 60 / finestCell());
   const [x1, y1] = world(u, v);
   view.x += x - x1;
   view.y += y - y1;
   view.fitted = false;
   draw();
 }
-// Value of a layer at a place; NaN outside and where nothing is known.
+// Value of a layer of the page's own map at a place; NaN outside and where nothing is known.
 function valueAt(k, x, y) {
   const map = data.map, ix = Math.floor((x - map.origin[0]) / map.resolution), iy = Math.floor((y - map.origin[1]) / map.resolution);
   return ix >= 0 && iy >= 0 && ix < map.columns && iy < map.rows ? shown.values[k][iy * map.columns + ix] : NaN;

@@ -37,7 +37,7 @@ function text() {
   for (const id of ["title", "subtitle", "abstract", "made"]) $(id).textContent = data[id];
   for (const [name, value] of data.facts) $("facts").append(element("div", {}, element("dt", { text: name }), element("dd", { text: value })));
   for (const warning of data.warnings) $("warnings").append(element("p", { class: "warning", text: warning }));
-  if (data.map) $("map-caption").append(element("b", { text: "The map " }), `in ${data.map.coordinates}, cells of ${data.map.resolution} m; grey is unknown ground. Light from the north-west. ${data.map.note} `,
+  if (data.map) $("map-caption").append(element("b", { text: "The map " }), `in ${data.map.coordinates}, cells of ${Number(data.map.resolution.toPrecision(6))} m; grey is unknown ground. Light from the north-west. ${data.map.note} `,
     data.tracks.length ? "A circle marks where the drive begins, a square where it ends." : "");
   const changed = data.settings.filter((row) => row.changed);
   $("changed").append(changed.length ? settingsTable(changed, true) : element("p", { text: "All settings have their defaults." }));
