@@ -35,6 +35,8 @@ NOISE_RENEWAL = 0.15
 """Share of the points so far that must be new before the noise is learned again."""
 PROMPT_NOISE = 2.0
 """Times that share, where the map is to be solved promptly: it may be learned again right after."""
+COMPARED_NOISE = 1.0 / NOISE_RENEWAL
+"""Times that share, where points are only compared with the map: when all are new."""
 MOST_REPLACED = 10.0
 """Times that the points of the map may be replaced before it is in any case: what they say is limited."""
 
@@ -210,6 +212,10 @@ class ElevationMap:
 
         prompt: leave what need not be done at once to `renew` (see `GridGP.posterior`)
         """
+        return self._solved(prompt, PROMPT_NOISE if prompt else 1.0)
+
+    def _solved(self, prompt: bool, noise_growth: float) -> GridPosterior:
+        """noise_growth: times `NOISE_RENEWAL` by which the points must have grown for the noise to be learned again"""
         late = self._hasty and not prompt
         if self._posterior is None or late:
             gp = self._gp
@@ -219,7 +225,7 @@ class ElevationMap:
                 if late:
                     gp.posterior(prompt=True)
                     gp.renew()
-                if self.config.learn_noise and self._noise_is_old(gp, prompt):
+                if self.config.learn_noise and self._noise_is_old(gp, noise_growth):
                     self._learn_noise(gp)
                 self._posterior = self._with_common_error(gp.posterior(prompt=prompt))
                 self._hasty = prompt
@@ -239,10 +245,10 @@ class ElevationMap:
             self._posterior = None
         return renewed
 
-    def _noise_is_old(self, gp: GridGP, prompt: bool = False) -> bool:
+    def _noise_is_old(self, gp: GridGP, growth: float = 1.0) -> bool:
         """Whether the scatter of points was learned from too few of them, or before too many of them were replaced."""
         enough = min(NOISE_RENEWAL * max(self._seen, gp.count), MOST_REPLACED * gp.count)
-        return not gp.has_learned_noise or self._new_points > (PROMPT_NOISE if prompt else 1.0) * enough
+        return not gp.has_learned_noise or self._new_points > growth * enough
 
     def _learn_noise(self, gp: GridGP) -> None:
         """Learn how far points scatter."""
@@ -270,7 +276,7 @@ class ElevationMap:
         Smooth kernels have a cheaper posterior; of rough ones it is a prompt one.
         """
         if self._posterior is not None or self._gp is None or is_rough(self.config):
-            return self.posterior(prompt=True)
+            return self._solved(prompt=True, noise_growth=COMPARED_NOISE)
         return self._with_common_error(self._gp.posterior_by(cached_gp(self.config, APPROXIMATE_TILES)))
 
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
