@@ -25,6 +25,8 @@ _DIRECT = 150
 """Up to this many coefficients the curvature of several classes is formed and factorised as a whole."""
 _DEPENDENT = 1e-12
 """Of the largest curvature: below this there is none."""
+_LARGEST = 1e100
+"""Of a coefficient: the square of a larger one soon overflows."""
 _MOST_PRODUCTS = 200
 """Products after which conjugate gradients give way to the factorisation."""
 _STALE = 25
@@ -98,12 +100,18 @@ def weight_sensitivity(
 
 
 def _solve(systems: Array, right: Array) -> Array:
-    """H⁻¹ g (B, I, 1) for H (B, I, I). Without a penalty, features that depend on each other leave directions in which
-    nothing changes: then the shortest solution."""
+    """H⁻¹ g (B, I, 1) for H (B, I, I).
+
+    Without a penalty, features that depend on each other or are next to nothing leave directions in which the objective
+    does not change, or only with coefficients that no number can hold: these are left out.
+    """
     try:
         solved: Array = np.linalg.solve(systems, right).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
-        solved = np.linalg.pinv(systems, rcond=_DEPENDENT, hermitian=True) @ right
+        solved = np.full_like(right, np.nan)
+    beyond = ~(np.abs(solved) < _LARGEST).all(axis=(1, 2))
+    if beyond.any():
+        solved[beyond] = np.linalg.pinv(systems[beyond], rcond=_DEPENDENT, hermitian=True) @ right[beyond]
     return solved
 
 

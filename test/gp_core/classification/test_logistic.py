@@ -95,6 +95,12 @@ def test_a_constant_input_and_a_copy_change_nothing_without_a_penalty(classes):
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
+def test_inputs_next_to_nothing_are_left_out_without_a_penalty():
+    X = np.array([[0.0], [1e-300], [1e-300]])
+    found = LogisticRegression(alpha=0.0).fit(X, [0, 1, 2]).predict_proba(X)
+    np.testing.assert_allclose(found, 1.0 / 3.0)
+
+
 def test_a_weight_of_two_is_the_point_twice():
     X, y = load_iris(return_X_y=True)
     weights = np.where(y == 1, 2.0, 1.0)
