@@ -124,8 +124,7 @@ class Statistics:
             self.weights[at] = other.weights[at] * weight
             self.heights[at] = other.heights[at] * weight
         totals = other.totals[at].copy()
-        totals[..., SQUARES] /= factor
-        totals[..., LOG_VARIANCE] += totals[..., COUNT] * np.log(factor)
+        _scale_totals(totals, factor)
         self.totals[at] = totals
 
     def scale(self, factor: float) -> None:
@@ -138,8 +137,7 @@ class Statistics:
         factor = np.broadcast_to(factor, self.weights.shape[:2])
         self.weights /= factor[..., None, None]
         self.heights /= factor[..., None, None]
-        self.totals[..., SQUARES] /= factor
-        self.totals[..., LOG_VARIANCE] += self.totals[..., COUNT] * np.log(factor)
+        _scale_totals(self.totals, factor)
 
     def copy_to(self, x: Axis, y: Axis) -> Statistics:
         """The statistics of another window: what both cover is kept, the rest is empty."""
@@ -148,6 +146,12 @@ class Statistics:
         for new, old in zip(out.arrays, self.arrays, strict=True):
             new[to_y, to_x] = old[from_y, from_x]
         return out
+
+
+def _scale_totals(totals: Array, factor: Array) -> None:
+    """Multiply the variances of the points behind totals (..., 3) by a factor (...), in place."""
+    totals[..., SQUARES] /= factor
+    totals[..., LOG_VARIANCE] += totals[..., COUNT] * np.log(factor)
 
 
 def overlap(new: Axis, old: Axis) -> tuple[slice, slice]:

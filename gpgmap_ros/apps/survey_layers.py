@@ -90,10 +90,8 @@ def write_layer(
 ) -> Path:  # fmt: skip
     """Write one layer of a sheet as GeoTIFF from its windows, unless an earlier attempt has. grid: of the whole map"""
     own = sheet.grid(grid)
-    mark, signature = (
-        scratch / "written" / out.name,
-        f"{sorted({window.signature for window in solved})} {own} {crs}",
-    )
+    mark = scratch / "written" / out.name
+    signature = f"{sorted({window.signature for window in solved})} {own} {crs}"
     if out.exists() and mark.exists() and mark.read_text() == signature:
         return out
     model = load_model(scratch, digest)

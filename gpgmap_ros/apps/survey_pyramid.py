@@ -65,9 +65,10 @@ class TileJob:
     def place(self) -> tuple[int, int]:
         return self.row, self.column
 
-    def half_path(self, scratch: Path, row: int, column: int, level: int) -> Path:
-        """Of a tile's ground in larger cells."""
-        return scratch / "tiles" / f"half_{level}_{row}_{column}.npz"
+
+def half_path(scratch: Path, level: int, row: int, column: int) -> Path:
+    """Of a tile's ground in larger cells."""
+    return scratch / "tiles" / f"half_{level}_{row}_{column}.npz"
 
 
 def write_pyramid(
@@ -122,7 +123,7 @@ def next_tiles(before: Sequence[TileJob], level: TileLevel) -> list[TileJob]:
 
 def make_tile(scratch: Path, digest: str, tile: TileJob) -> None:
     """Write a tile, and its ground in larger cells for the next level, unless an earlier attempt has finished both."""
-    half = tile.half_path(scratch, tile.row, tile.column, tile.level.number)
+    half = half_path(scratch, tile.level.number, *tile.place)
     signature = f"{tile.signature} {tile.level}"
     if is_finished(tile, half, signature):
         return
@@ -168,7 +169,7 @@ def join_halves(scratch: Path, tile: TileJob) -> dict[str, Image]:
     """The values of a tile from the up to four of the level before that it shows smaller."""
     images = blank_images(tile)
     for down, across in np.ndindex(2, 2):
-        half = tile.half_path(scratch, 2 * tile.row + down, 2 * tile.column + across, tile.level.number - 1)
+        half = half_path(scratch, tile.level.number - 1, 2 * tile.row + down, 2 * tile.column + across)
         if not half.exists():
             continue  # nothing is known there
         y, x = down * EDGE // 2, across * EDGE // 2

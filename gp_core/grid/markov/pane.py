@@ -56,7 +56,7 @@ _SETTLED_SHARE: Final = 0.25
 
 class _Change(NamedTuple):
     """By job, added up over its coefficients: shares by which their data have changed, whatever the sign; those that
-    are gone; numbers of coefficients that had no data, whose data have changed by more than a half, and with data.
+    are gone; numbers of coefficients whose data have changed by more than a half, and with data.
 
     Where points replace others, as in a map whose information is limited, ups and downs cancel. Coefficients that have
     come by data, or have lost all, count in full.
@@ -64,7 +64,6 @@ class _Change(NamedTuple):
 
     size: Array
     lost: Array
-    new: Array
     large: Array
     seen: Array
 
@@ -261,7 +260,7 @@ class Pane:
         new, gone = total(change == 1.0), total(change == -1.0)
         lost = np.maximum(-grown, 0.0) + gone
         large = total(np.abs(change) > _LARGE)
-        return _Change(np.abs(grown) + new + gone, lost, new, large, total(np.ones(job.size)))
+        return _Change(np.abs(grown) + new + gone, lost, large, total(np.ones(job.size)))
 
     def _eliminate_with_parents(self, jobs: Mask, workers: Workers) -> None:
         """Upwards through these jobs and all that they are parts of, which are marked too."""
