@@ -145,7 +145,7 @@ class GridGP:
     @property
     def lattice(self) -> Lattice:
         """What statistics of parts must be made with to be added to this map (gp_core.grid.tiled_statistics)."""
-        return Lattice(self.prior.spacing, self.prior.unresolved)
+        return Lattice(self.prior.spacing, self.prior.unresolved, orders=self.prior.orders)
 
     @property
     def half_life(self) -> float | None:
@@ -679,7 +679,7 @@ class GridGP:
         reference = 0.0 if isinstance(self.mean, str) else self.mean
         prior = self.prior
         self._observations = Observations(
-            grid, prior.spacing, reference, prior.unresolved, half_life, self._workers
+            grid, prior.spacing, prior.orders, reference, prior.unresolved, half_life, self._workers
         )
         self._scale = self._scale_prior = None
         self._level_count = 0.0

@@ -12,15 +12,15 @@ from typing import Final
 import numpy as np
 
 from gp_core.arrays import Array
+from gp_core.grid.moments import QUINTIC
 
 DEGREE: Final = 5
 ORDER: Final = DEGREE + 1
 """Splines that are non-zero on a block, and monomials per axis in the moments of the heights."""
-PAIR_DEGREE: Final = 6
-"""Degree to which products of two functions are followed on a block. Products of splines have degree 10, but
-what the kernel lets through is smooth on a block: beyond degree 6 there is less than a millionth of it."""
-MOMENTS: Final = PAIR_DEGREE + 1
+MOMENTS: Final = QUINTIC.weights
 """Monomials per axis in the moments of the weights."""
+PAIR_DEGREE: Final = MOMENTS - 1
+"""Degree to which products of two functions are followed on a block."""
 
 
 def _unit_weights(s: Array) -> Array:

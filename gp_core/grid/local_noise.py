@@ -24,7 +24,7 @@ from scipy.special import digamma, gammaln
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
 from gp_core.grid.axes import Axis
-from gp_core.grid.interpolation import MOMENTS, ORDER
+from gp_core.grid.interpolation import ORDER
 from gp_core.grid.mean_tiles import MeanField
 from gp_core.grid.statistics import COUNT, SQUARES, Statistics, overlap
 from gp_core.grid.tiles import lower_degree
@@ -115,23 +115,24 @@ def _fit_prior(count: Array, squares: Array) -> tuple[float, float]:
 
 
 def residual_squares(s: Statistics, coefficients: Array) -> Array:
-    """(J, I) sum (z - z_0 - f)^2 / r over the points of each block, for f with monomial coefficients (J, I, 6, 6).
+    """(J, I) sum (z - z_0 - f)^2 / r over the points of each block, for f with monomial coefficients (J, I, m, m).
 
-    f^2 has degree 10 and the moments reach degree 6: its part beyond is replaced by the nearest polynomial, which is
-    exact up to degree 3 of f and close enough beyond, where a mean is small.
+    Of quintic splines, f^2 has degree 10 and the moments reach degree 6: its part beyond is replaced by the nearest
+    polynomial, which is exact up to degree 3 of f and close enough beyond, where a mean is small.
     """
+    n = s.orders.weights
     order = _highest_order(coefficients)
     reach = 2 * order - 1
-    lower = lower_degree(np.eye(reach), MOMENTS - 1) if reach > MOMENTS else np.zeros((MOMENTS, reach))
+    lower = lower_degree(np.eye(reach), n - 1) if reach > n else np.zeros((n, reach))
     lower = np.ascontiguousarray(lower)
     squares = s.totals[..., SQUARES].copy()
-    _add_squares(s.weights, s.heights, coefficients, lower, order, np.empty((MOMENTS, reach)), squares)
+    _add_squares(s.weights, s.heights, coefficients, lower, order, np.empty((n, reach)), squares)
     positive: Array = np.maximum(squares, 0.0)
     return positive
 
 
 def _highest_order(coefficients: Array) -> int:
-    """Number of monomials along an axis that polynomials (J, I, n, n) use: 3 of 6 for quadratic splines."""
+    """Number of monomials along an axis that polynomials (J, I, m, m) use."""
     used = np.abs(coefficients).max(axis=(0, 1)) > 0.0
     along = np.flatnonzero(used.any(axis=0) | used.any(axis=1))
     return int(along[-1]) + 1 if along.size else 1
@@ -139,7 +140,7 @@ def _highest_order(coefficients: Array) -> int:
 
 @compiled()
 def _add_squares(weights, heights, coefficients, lower, order, half, squares):  # type: ignore[no-untyped-def]
-    """squares[j, i] += sum f^2 / r - 2 sum f (z - z_0) / r. lower: (7, 2 order - 1); half: work space of that size"""
+    """squares[j, i] += sum f^2 / r - 2 sum f (z - z_0) / r. lower: (n, 2 order - 1); half: work space of that size"""
     reach = 2 * order - 1
     for j in range(squares.shape[0]):
         for i in range(squares.shape[1]):

@@ -11,6 +11,7 @@ from gp_core.arrays import Array, positive
 from gp_core.grid.axes import Axis, Grid
 from gp_core.grid.blocks import Blocks, blocks_of, statistics_of
 from gp_core.grid.local_noise import LocalNoise
+from gp_core.grid.moments import MomentOrders
 from gp_core.grid.statistics import (
     BAD_VARIANCE,
     CHUNK,
@@ -82,6 +83,7 @@ class Observations:
 
     grid: the cells, whose area takes points
     spacing: (h_x, h_y), sides of a block
+    orders: of the moments that are kept
     reference: height that is subtracted from all heights
     unresolved: variance added to that of every point: what the lattice does not resolve
     half_life: seconds after which a point counts half; None for ever
@@ -96,6 +98,7 @@ class Observations:
         self,
         grid: Grid,
         spacing: tuple[float, float],
+        orders: MomentOrders,
         reference: float,
         unresolved: float,
         half_life: float | None,
@@ -109,7 +112,7 @@ class Observations:
         self._epoch: float | None = None
         self._now: float | None = None
         x, y = self._axes(grid)
-        self.statistics = Statistics(x, y, reference)
+        self.statistics = Statistics(x, y, orders, reference)
         self.noise = LocalNoise(x, y)
         self.changed: Mask
         self.read_gain: Array
@@ -197,7 +200,7 @@ class Observations:
     def remove(self, points: Points) -> Intake:
         """Subtract points that were added before; ValueError if a block does not hold that much."""
         s = self.statistics
-        part = Statistics(s.x, s.y, s.reference)
+        part = Statistics(s.x, s.y, s.orders, s.reference)
         located = self._locate(points)
         touched = part.add_points(located, 1.0, self.unresolved, self._workers, self.noise.factor)
         have, less = s.totals[..., COUNT], part.totals[..., COUNT]
@@ -238,7 +241,7 @@ class Observations:
     def add_blocks(self, blocks: Blocks) -> None:
         """Add blocks, as far as they lie in this window; ValueError if their lattice is another."""
         s = self.statistics
-        part = statistics_of(blocks, s.x, s.y)
+        part = statistics_of(blocks, s.x, s.y, s.orders)
         if (self.noise.factor != 1.0).any():
             part.scale_noise(self.noise.factor)
         if self.gain == 1.0 and part.reference == s.reference and not self.with_data.any():

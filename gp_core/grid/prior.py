@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from gp_core.grid.moments import MomentOrders
 from gp_core.kernels import Kernel
 
 
@@ -38,4 +39,9 @@ class Prior(Protocol):
     @property
     def unresolved(self) -> float:
         """Variance that the lattice does not resolve: added to the noise of every point."""
+        ...
+
+    @property
+    def orders(self) -> MomentOrders:
+        """Of the moments that its splines need."""
         ...

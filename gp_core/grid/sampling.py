@@ -28,7 +28,7 @@ from gp_core.grid.tiling import Images
 from gp_core.grid.workers import Workers, single_threaded_blas
 
 _ROUND_OFF = 1e-10
-"""Jitter on the moments of a block, whose matrix is singular if the block holds fewer than 16 points."""
+"""Jitter on the moments of a block, whose matrix is singular if the block holds fewer points than it has rows."""
 
 
 def posterior_samples(
@@ -47,7 +47,7 @@ def posterior_samples(
     c = prior_coefficients(n, prior, s.y.count + DEGREE, s.x.count + DEGREE, rng)
     with_data = s.weights[:, :, 0, 0] > 0.0
     j, i = np.nonzero(with_data)
-    M, noise = block_noise(s, j, i)
+    M, noise = block_noise(s, j, i, SAFE_ORDER)
     size = SAFE_ORDER**2
     # Monomials of degree 4 and 5 follow from the lower ones as nearly as the smooth modes can tell.
     lift = lower_degree(np.eye(ORDER), SAFE_DEGREE).T
@@ -74,13 +74,13 @@ def posterior_samples(
     return out
 
 
-def block_noise(s: Statistics, j: Any, i: Any) -> tuple[Array, Array]:
-    """(N, 16, 16) W' R^-1 W of the monomials of degree 3 in each of the blocks j, i (N,), and a factor of it.
+def block_noise(s: Statistics, j: Any, i: Any, order: int) -> tuple[Array, Array]:
+    """(N, order^2, order^2) W' R^-1 W of the monomials below `order` in each of the blocks j, i (N,), and a factor.
 
     The factor times a standard normal draw is W' R^-1 e.
     """
-    degree = np.arange(SAFE_ORDER)[:, None] + np.arange(SAFE_ORDER)
-    size = SAFE_ORDER**2
+    degree = np.arange(order)[:, None] + np.arange(order)
+    size = order**2
     M = s.weights[j, i][:, degree[:, None, :, None], degree[None, :, None, :]].reshape(-1, size, size)
     scale = np.einsum("nkk->nk", M)
     return M, np.linalg.cholesky(M + _ROUND_OFF * np.einsum("nk,kl->nkl", scale, np.eye(size)))

@@ -2,12 +2,13 @@
 
 A point (x, y) with height z and noise variance r lies in one block, at (s, t) in [-1, 1]^2. The block keeps
 
-    weights[a, b] = sum  t^a s^b / r                 a, b = 0 ... 6
-    heights[a, b] = sum  t^a s^b (z - z_0) / r       a, b = 0 ... 5
+    weights[a, b] = sum  t^a s^b / r                 a, b = 0 ... 6, or 4
+    heights[a, b] = sum  t^a s^b (z - z_0) / r       a, b = 0 ... 5, or 2
     totals        = sum  (z - z_0)^2 / r,   number of points,   sum log r
 
-from which W' R^-1 z follows exactly and W' R^-1 W to a millionth, for functions as smooth on a block as the
-kernel makes them. Statistics on the same lattice add, subtract and scale, so that order, batching and merging
+as the splines of the lattice are quintic or quadratic. From these W' R^-1 z follows exactly. So does W' R^-1 W for
+quadratic splines; for quintic ones it does to a millionth, for functions as smooth on a block as the kernel makes
+them. Statistics on the same lattice add, subtract and scale, so that order, batching and merging
 do not matter beyond round-off, and forgetting is a factor.
 """
 
@@ -24,6 +25,7 @@ from gp_core.arrays import Array
 from gp_core.compiled import compiled
 from gp_core.grid.axes import Axis
 from gp_core.grid.interpolation import MOMENTS, ORDER
+from gp_core.grid.moments import MomentOrders
 from gp_core.grid.workers import Workers
 
 SQUARES, COUNT, LOG_VARIANCE = 0, 1, 2
@@ -45,14 +47,16 @@ class Statistics:
     """Moments of the points in each of the J x I blocks of a window of the lattice.
 
     x, y: the axes
+    orders: of the moments, n and m
     reference: z_0, subtracted from every height before it is added up, so that centimetres survive at 5,000 m
-    weights: (J, I, 7, 7)
-    heights: (J, I, 6, 6)
+    weights: (J, I, n, n)
+    heights: (J, I, m, m)
     totals: (J, I, 3)
     """
 
     x: Axis
     y: Axis
+    orders: MomentOrders
     reference: float = 0.0
     weights: Array = field(init=False, repr=False)
     heights: Array = field(init=False, repr=False)
@@ -60,8 +64,9 @@ class Statistics:
 
     def __post_init__(self) -> None:
         shape = (self.y.count, self.x.count)
-        self.weights = np.zeros((*shape, MOMENTS, MOMENTS))
-        self.heights = np.zeros((*shape, ORDER, ORDER))
+        n, m = self.orders
+        self.weights = np.zeros((*shape, n, n))
+        self.heights = np.zeros((*shape, m, m))
         self.totals = np.zeros((*shape, 3))
 
     @property
@@ -104,7 +109,8 @@ class Statistics:
             # z - z_0 grows by the shift: its square by 2 shift (z - z_0) + shift^2.
             totals = totals.copy()
             totals[..., SQUARES] += 2.0 * shift * heights[..., 0, 0] + shift**2 * weights[..., 0, 0]
-            heights = heights + shift * weights[..., :ORDER, :ORDER]
+            m = self.orders.heights
+            heights = heights + shift * weights[..., :m, :m]
         self.weights += gain * weights
         self.heights += gain * heights
         self.totals += gain * totals
@@ -189,7 +195,7 @@ class _Weighting(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Moments to add to: (J I, 7, 7), (J I, 6, 6), (J I, 3)."""
+    """Moments to add to: (J I, n, n), (J I, m, m), (J I, 3), at most of order 7 and 6."""
 
     weights: Array
     heights: Array
@@ -289,9 +295,11 @@ def _accumulate(first, last, located, weighting, lanes, sums_by_block):  # type:
     """
     points, starts, _, common = located
     gain, floor, factor, reference = weighting
-    rows = MOMENTS + ORDER
+    n_w, n_h = sums_by_block.weights.shape[1], sums_by_block.heights.shape[1]
+    rows = n_w + n_h
+    skipped = MOMENTS - n_w
     X = np.zeros((_AT_ONCE, lanes))
-    Y = np.zeros((_AT_ONCE, rows))
+    Y = np.zeros((_AT_ONCE, MOMENTS + ORDER))
     sums = np.empty((rows, lanes))
     x0, x1, x2, x3, x4, x5, x6, x7 = X[0], X[1], X[2], X[3], X[4], X[5], X[6], X[7]
     for k in range(first, last):
@@ -321,8 +329,9 @@ def _accumulate(first, last, located, weighting, lanes, sums_by_block):  # type:
                 _powers(s, t, w if n + m < stop else 0.0, z, X[m], Y[m])
             if stop - n > _AT_ONCE // 2:
                 for a in range(rows):
-                    y0, y1, y2, y3 = Y[0, a], Y[1, a], Y[2, a], Y[3, a]
-                    y4, y5, y6, y7 = Y[4, a], Y[5, a], Y[6, a], Y[7, a]
+                    p = a if a < n_w else a + skipped
+                    y0, y1, y2, y3 = Y[0, p], Y[1, p], Y[2, p], Y[3, p]
+                    y4, y5, y6, y7 = Y[4, p], Y[5, p], Y[6, p], Y[7, p]
                     row = sums[a]
                     for b in range(lanes):
                         # One after the other onto the row: each is one fused operation.
@@ -332,7 +341,8 @@ def _accumulate(first, last, located, weighting, lanes, sums_by_block):  # type:
                         )  # fmt: skip
             else:
                 for a in range(rows):
-                    y0, y1, y2, y3 = Y[0, a], Y[1, a], Y[2, a], Y[3, a]
+                    p = a if a < n_w else a + skipped
+                    y0, y1, y2, y3 = Y[0, p], Y[1, p], Y[2, p], Y[3, p]
                     row = sums[a]
                     for b in range(lanes):
                         row[b] = row[b] + y0 * x0[b] + y1 * x1[b] + y2 * x2[b] + y3 * x3[b]
@@ -345,19 +355,20 @@ def _accumulate(first, last, located, weighting, lanes, sums_by_block):  # type:
 
 @njit(inline="always")
 def _add_moments(sums, k, sums_by_block):  # type: ignore[no-untyped-def]
-    """Add the sums (13, lanes) of some points of block k to its moments of weights and heights."""
+    """Add the sums (n + m, lanes) of some points of block k to its moments of weights and heights."""
     weights, heights = sums_by_block.weights, sums_by_block.heights
-    for a in range(MOMENTS):
-        for b in range(MOMENTS):
+    n_w, n_h = weights.shape[1], heights.shape[1]
+    for a in range(n_w):
+        for b in range(n_w):
             weights[k, a, b] += sums[a, b]
-    for a in range(ORDER):
-        for b in range(ORDER):
-            heights[k, a, b] += sums[MOMENTS + a, b]
+    for a in range(n_h):
+        for b in range(n_h):
+            heights[k, a, b] += sums[n_w + a, b]
 
 
 @njit(inline="always")
 def _powers(s, t, w, z, x, y):  # type: ignore[no-untyped-def]
-    """s^b (7,), and w t^a, w t^a z (7 + 6,): few multiplications deep, so that they overlap."""
+    """s^b (7,), and w t^a, w t^a z (7 + 6,), whichever are wanted: few multiplications deep, so that they overlap."""
     s2 = s * s
     s3 = s2 * s
     x[0] = 1.0

@@ -15,17 +15,11 @@ from typing import IO, Any, Final
 import numpy as np
 
 from gp_core.grid.blocks import Blocks
-from gp_core.grid.interpolation import MOMENTS, ORDER
+from gp_core.grid.moments import KNOWN_ORDERS, MomentOrders
 
 _FORMAT: Final = "gp_core.grid.tiled_statistics"
 _VERSION: Final = 1
-_SHAPES: Final[dict[str, tuple[int, ...]]] = {
-    "index": (2,),
-    "weights": (MOMENTS, MOMENTS),
-    "heights": (ORDER, ORDER),
-    "totals": (3,),
-}
-"""Of one block."""
+_ARRAYS: Final = ("index", "weights", "heights", "totals")
 
 
 def save_blocks(path: Path, blocks: Blocks, values: Mapping[str, Any]) -> None:
@@ -40,7 +34,7 @@ def save_blocks(path: Path, blocks: Blocks, values: Mapping[str, Any]) -> None:
     text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
     content: dict[str, Any] = {
         "header": text,
-        **{name: np.ascontiguousarray(getattr(blocks, name)) for name in _SHAPES},
+        **{name: np.ascontiguousarray(getattr(blocks, name)) for name in _ARRAYS},
     }
     staged = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.new")
     try:
@@ -72,7 +66,7 @@ def load_blocks(path: Path) -> tuple[Blocks, dict[str, Any]]:
             raise ValueError(f"it holds {header['format']!r} version {header['version']!r}")
         if content.pop("checksum").tobytes() != _checksum(content).tobytes():
             raise ValueError("its checksum does not match its content")
-        arrays = {name: content[name] for name in _SHAPES}
+        arrays = {name: content[name] for name in _ARRAYS}
         _check_arrays(arrays)
         spacing = np.array(header.pop("spacing"), dtype=np.float64)
         if spacing.shape != (2,) or not (np.isfinite(spacing) & (spacing > 0.0)).all():
@@ -99,7 +93,11 @@ def _read_arrays(path: Path) -> dict[str, Any]:
 
 def _check_arrays(arrays: Mapping[str, Any]) -> None:
     count = len(arrays["index"])
-    for name, shape in _SHAPES.items():
+    orders = MomentOrders(arrays["weights"].shape[-1], arrays["heights"].shape[-1])
+    if orders not in KNOWN_ORDERS:
+        raise ValueError(f"its moments have {orders}")
+    n, m = orders
+    for name, shape in zip(_ARRAYS, ((2,), (n, n), (m, m), (3,)), strict=True):
         array = arrays[name]
         kind = np.int64 if name == "index" else np.float64
         if array.shape != (count, *shape) or array.dtype != kind or not np.isfinite(array).all():

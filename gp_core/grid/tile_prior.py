@@ -34,6 +34,7 @@ from gp_core.arrays import Array
 from gp_core.grid.axes import Grid
 from gp_core.grid.interpolation import DEGREE, ORDER, gram_spectrum, spectrum
 from gp_core.grid.markov.prior import falls_as_power, prior_gradient_variance
+from gp_core.grid.moments import QUINTIC, MomentOrders
 from gp_core.kernels import Kernel
 
 TOLERANCE: Final = 0.008
@@ -78,6 +79,11 @@ class TilePrior:
     unresolved_gradient: Array
     separable: bool
     torus: _Torus = field(repr=False)
+
+    @property
+    def orders(self) -> MomentOrders:
+        """Of the moments that quintic splines need."""
+        return QUINTIC
 
     def resolved_variance(self, weights_x: Array, weights_y: Array) -> Array:
         """(N_y, N_x) prior variance of products of spline combinations, weights (N_x, 6) and (N_y, 6)."""

@@ -33,18 +33,24 @@ import numpy as np
 from gp_core.arrays import Array
 from gp_core.grid.axes import Axis
 from gp_core.grid.blocks import Blocks, blocks_of
-from gp_core.grid.interpolation import MOMENTS, ORDER
+from gp_core.grid.moments import QUINTIC, MomentOrders
 from gp_core.grid.statistics import COUNT, Mask, Statistics, locate
 from gp_core.grid.statistics_file import load_blocks, save_blocks
 from gp_core.grid.workers import Workers
 
-__all__ = ["BLOCK_BYTES", "TILE_BLOCKS", "TILE_BYTES", "Bounds", "Lattice", "TileKey", "TileStatistics",
-           "TiledStatistics", "cut_window", "merge"]  # fmt: skip
+__all__ = [
+    "TILE_BLOCKS",
+    "Bounds",
+    "Lattice",
+    "TileKey",
+    "TileStatistics",
+    "TiledStatistics",
+    "cut_window",
+    "merge",
+]
 
 TILE_BLOCKS: Final = 64
-"""Blocks along a tile: 2.9 MB of statistics, which stay in the processor's cache while points are added."""
-BLOCK_BYTES: Final = 8 * (MOMENTS**2 + ORDER**2 + 3)
-TILE_BYTES: Final = TILE_BLOCKS**2 * BLOCK_BYTES
+"""Blocks along a tile: 1.2 or 2.9 MB of statistics, which stay in the processor's cache while points are added."""
 
 TileKey = tuple[int, int]
 """Row and column of a tile: it covers [column e_x, (column + 1) e_x) x [row e_y, (row + 1) e_y)."""
@@ -62,11 +68,13 @@ class Lattice:
     spacing: (h_x, h_y), sides of a block
     unresolved: variance that the lattice does not resolve, added to that of every point
     reference: height that is subtracted from all heights
+    orders: of the moments of a block
     """
 
     spacing: tuple[float, float]
     unresolved: float
     reference: float = 0.0
+    orders: MomentOrders = QUINTIC
 
     @property
     def tile_size(self) -> tuple[float, float]:
@@ -107,7 +115,7 @@ class TileStatistics:
     def __init__(self, lattice: Lattice, key: TileKey) -> None:
         self.lattice = lattice
         self.key = key
-        self._sums = Statistics(*lattice.axes(key), lattice.reference)
+        self._sums = Statistics(*lattice.axes(key), lattice.orders, lattice.reference)
 
     @property
     def count(self) -> float:
@@ -244,7 +252,8 @@ class TiledStatistics(Mapping[TileKey, TileStatistics]):
         """Write a file that replaces the one at `path` atomically. OSError where the disk refuses."""
         values = {"unresolved": self.lattice.unresolved, "tile_blocks": TILE_BLOCKS}
         parts = [self._tiles[key].blocks() for key in sorted(self._tiles)]
-        empty = Statistics(Axis(self.lattice.spacing[0], 0, 0), Axis(self.lattice.spacing[1], 0, 0))
+        nowhere = (Axis(self.lattice.spacing[0], 0, 0), Axis(self.lattice.spacing[1], 0, 0))
+        empty = Statistics(*nowhere, self.lattice.orders)
         joined = [
             np.concatenate([getattr(part, name) for part in (blocks_of(empty), *parts)])
             for name in ("index", "weights", "heights", "totals")
@@ -262,7 +271,9 @@ class TiledStatistics(Mapping[TileKey, TileStatistics]):
         if values.get("tile_blocks") != TILE_BLOCKS or not isinstance(values.get("unresolved"), float):
             raise ValueError(f"{path}: its tiles have {values.get('tile_blocks')} blocks, not {TILE_BLOCKS}")
         spacing = (float(blocks.spacing[0]), float(blocks.spacing[1]))
-        out = TiledStatistics(Lattice(spacing, values["unresolved"], blocks.reference), threads)
+        out = TiledStatistics(
+            Lattice(spacing, values["unresolved"], blocks.reference, blocks.orders), threads
+        )
         keys = blocks.index // TILE_BLOCKS
         for row, column in np.unique(keys, axis=0):
             own = np.flatnonzero((keys[:, 0] == row) & (keys[:, 1] == column))
@@ -306,7 +317,8 @@ def cut_window(
     size = int(np.prod(last - first + 1))
     # Arrays for all, filled tile by tile: the largest arrays of a window are in memory once, not twice.
     index = np.empty((size, 2), dtype=np.int64)
-    sums = [np.empty((size, *shape)) for shape in ((MOMENTS, MOMENTS), (ORDER, ORDER), (3,))]
+    n, m = lattice.orders
+    sums = [np.empty((size, *shape)) for shape in ((n, n), (m, m), (3,))]
     used = 0
     for tile in tiles:
         lattice.require_same(tile.lattice)

@@ -17,7 +17,6 @@ import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.grid.axes import Grid
-from gp_core.grid.interpolation import ORDER
 from gp_core.grid.statistics import SQUARES, Statistics
 
 Trend = Literal["constant", "plane"]
@@ -58,12 +57,12 @@ class TrendBasis:
         return self.at(x, y).reshape(-1, 3, *grid.shape)
 
     def moments(self, s: Statistics) -> list[Array]:
-        """k times (J, I, 6, 6), see `trend_moments`."""
+        """k times (J, I, m, m), see `trend_moments`."""
         return trend_moments(self.count, s, self.center)
 
     def block_coefficients(self, beta: Array, s: Statistics) -> Array:
-        """(J, I, 6, 6) monomial coefficients on every block of the trend with coefficients beta (k,)."""
-        out = np.zeros((s.y.count, s.x.count, ORDER, ORDER))
+        """(J, I, m, m) monomial coefficients on every block of the trend with coefficients beta (k,)."""
+        out = np.zeros((s.y.count, s.x.count, s.orders.heights, s.orders.heights))
         out[..., 0, 0] = beta[0]
         if beta.size == 3:
             x, y = s.x.middles - self.center[0], s.y.middles - self.center[1]
@@ -104,19 +103,19 @@ class TrendEstimate:
 
 
 def trend_moments(count: int, s: Statistics, center: tuple[float, float]) -> list[Array]:
-    """Moments (J, I, 6, 6) that `heights` would have if the heights were 1, x, y about the centre.
+    """Moments (J, I, m, m) that `heights` would have if the heights were 1, x, y about the centre.
 
     x = x_c + h s / 2 inside a block, so that x's moments are those of the weights, shifted by one.
     """
     out = []
-    W = s.weights
+    W, m = s.weights, s.orders.heights
     if count:
-        out.append(W[..., :ORDER, :ORDER])
+        out.append(W[..., :m, :m])
     if count == 3:
         x = ((np.arange(s.x.count) + s.x.first + 0.5) * s.x.spacing - center[0])[None, :, None, None]
         y = ((np.arange(s.y.count) + s.y.first + 0.5) * s.y.spacing - center[1])[:, None, None, None]
-        out.append(x * W[..., :ORDER, :ORDER] + 0.5 * s.x.spacing * W[..., :ORDER, 1 : ORDER + 1])
-        out.append(y * W[..., :ORDER, :ORDER] + 0.5 * s.y.spacing * W[..., 1 : ORDER + 1, :ORDER])
+        out.append(x * W[..., :m, :m] + 0.5 * s.x.spacing * W[..., :m, 1 : m + 1])
+        out.append(y * W[..., :m, :m] + 0.5 * s.y.spacing * W[..., 1 : m + 1, :m])
     return out
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gp_core import __version__
 from gpgmap_ros.apps.survey_plan import SAMPLE, Plan, SurveyError, clean_sample, ground_area, plan_sample
 from gpgmap_ros.apps.survey_runner import LocalRunner, Runner, Task
 from gpgmap_ros.apps.survey_tasks import PART_POINTS, FileScan, FileStamp, PartSource, scan_file, stamp_of
@@ -54,6 +55,7 @@ class SurveyRequest:
     def record(self) -> dict[str, Any]:
         """In plain JSON, to tell whether a later run asks for the same."""
         return {
+            "version": __version__,
             "files": [str(path.resolve()) for path in self.files],
             "settings": str(self.config),
             "given": sorted(self.given),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gp_core.grid import Blocks
-from gp_core.grid.interpolation import MOMENTS, ORDER
+from gp_core.grid.moments import KNOWN_ORDERS
 from gp_core.grid.point_sample import SIZE
 from gp_core.grid.statistics import COUNT, SQUARES
 from gpgmap_ros.config import Config, MappingConfig, settings
@@ -29,9 +29,8 @@ RELIEF = "mapping.rough_relief"
 """In cells; maps that were written before it have `relief_std` instead, in metres, with every kernel."""
 SAMPLE = "sample"
 ARRAYS = tuple(item.name for item in fields(Blocks) if item.name != "reference")
-SHAPES = {"weights": (MOMENTS, MOMENTS), "heights": (ORDER, ORDER), "totals": (3,)}
-"""Of one block."""
-BLOCK_BYTES = 8 * (2 + sum(math.prod(shape) for shape in SHAPES.values()))
+BLOCK_BYTES = 16 + max(orders.block_bytes for orders in KNOWN_ORDERS)
+"""Of one block with its place, at most."""
 HEADER_BYTES = 1 << 20
 """For the settings and the array headers, generously."""
 MAX_INFORMATION = 1e18
@@ -164,7 +163,10 @@ def blocks_from(reference: float | None, arrays: dict[str, NDArray[Any]]) -> Blo
         raise ValueError("its blocks have no places")
     if len(np.unique(blocks.index, axis=0)) != count:
         raise ValueError("two of its blocks have the same place")
-    for name, shape in SHAPES.items():
+    if blocks.weights.ndim != 3 or blocks.heights.ndim != 3 or blocks.orders not in KNOWN_ORDERS:
+        raise ValueError(f"its moments have the shapes {blocks.weights.shape} and {blocks.heights.shape}")
+    n, m = blocks.orders
+    for name, shape in (("weights", (n, n)), ("heights", (m, m)), ("totals", (3,))):
         array = getattr(blocks, name)
         if array.shape != (count, *shape) or array.dtype != np.float64 or not np.isfinite(array).all():
             raise ValueError(f"its {name} are not finite numbers, one set for each block")

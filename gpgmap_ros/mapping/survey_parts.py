@@ -1,9 +1,9 @@
 """Partial sums of a survey on file: of each tile the sums of its blocks, or its points where these take less room.
 
-A tile's sums take as much room as 120,000 points, and in a survey with one point per cell a tile holds 16,000. So a
-part keeps the points of a tile as they are, positions and heights above the trend, until their sums are smaller.
-Whoever needs the tile adds them up. What is kept depends on the part alone, and parts are added in their order: the
-sums are the same to the last bit, whoever made the files and in whichever order.
+A tile's sums take as much room as 50,000 points (120,000 with quintic splines), and in a survey with one point per
+cell a tile holds 16,000. So a part keeps the points of a tile as they are, positions and heights above the trend, until
+their sums are smaller. Whoever needs the tile adds them up. What is kept depends on the part alone, and parts are added
+in their order: the sums are the same to the last bit, whoever made the files and in whichever order.
 
 A part is two files: the data, and an index that is written last. Without a readable index there is no part.
 """
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
 from gp_core.grid import Lattice, Workers
-from gp_core.grid.tiled_statistics import BLOCK_BYTES, TILE_BLOCKS, TileKey, TileStatistics
+from gp_core.grid.tiled_statistics import TILE_BLOCKS, TileKey, TileStatistics
 from gpgmap_ros.mapping.survey import Outliers, PartialSums, SurveyModel, TilePoints, bounding_box
 
 POINTS, SUMS = 0, 1
@@ -230,11 +230,12 @@ class _Writer:
         """Points, or their sums if these are smaller."""
         xy, z = points.joined()
         low, high = bounding_box(xy)
+        block_bytes = model.lattice.orders.block_bytes
         if (
-            len(z) * POINT_BYTES > MASK_BYTES + BLOCK_BYTES
+            len(z) * POINT_BYTES > MASK_BYTES + block_bytes
         ):  # a single block with all of them would be smaller
             occupied = _count_blocks(xy, *model.lattice.spacing, TILE_BLOCKS * key[1], TILE_BLOCKS * key[0])
-            if len(z) * POINT_BYTES > MASK_BYTES + BLOCK_BYTES * occupied:
+            if len(z) * POINT_BYTES > MASK_BYTES + block_bytes * occupied:
                 tile = TileStatistics(model.lattice, key)
                 tile.add(xy, z, model.variance, workers)
                 self.write_sums(tile, len(z), low, high)

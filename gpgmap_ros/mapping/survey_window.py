@@ -12,7 +12,6 @@ import numpy as np
 from gp_core.arrays import Array
 from gp_core.grid import Grid, Workers
 from gp_core.grid.tiled_statistics import (
-    BLOCK_BYTES,
     TILE_BLOCKS,
     Bounds,
     TileKey,
@@ -89,9 +88,10 @@ def window_bytes(config: Config, cells: int) -> int:
     """Memory that a window of so many cells along each side takes while it is solved: measured, not derived."""
     mapping = config.mapping
     side = cells * mapping.resolution + 2.0 * window_halo(mapping)
-    spacing = cached_gp(mapping).lattice.spacing
+    lattice = cached_gp(mapping).lattice
+    blocks = side**2 / (lattice.spacing[0] * lattice.spacing[1])
     return (
-        int((BLOCK_COPIES * BLOCK_BYTES + solver_block_bytes(mapping)) * side**2 / (spacing[0] * spacing[1]))
+        int((BLOCK_COPIES * lattice.orders.block_bytes + solver_block_bytes(mapping)) * blocks)
         + int(CELL_BYTES * (side / mapping.resolution) ** 2)
         + SPARE_BYTES
     )

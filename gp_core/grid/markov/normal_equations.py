@@ -32,7 +32,7 @@ def neighbour(dy, dx):  # type: ignore[no-untyped-def]
 def add_blocks(weights, heights, gain, first, last, top, left, low, high, begin, end, stencil, right):  # type: ignore[no-untyped-def]
     """Add W' R^-1 W to stencil (n_y, n_x, 13) and W' R^-1 z to right (K, n_y, n_x), each times `gain`.
 
-    weights: (J, I, 7, 7) and heights: (K, J, I, 6, 6), moments of the window's blocks
+    weights: (J, I, 5, 5) and heights: (K, J, I, 3, 3), moments of the window's blocks
     first, last: columns of blocks that count, first ... last - 1
     top, left: block whose first coefficient is (0, 0) of the arrays
     low, high, begin, end: coefficients to be written are those of rows low ... high - 1, columns begin ... end - 1

@@ -125,7 +125,7 @@ class Pane:
 
         Returns of which coefficients (n_y, n_x) the means, and of which the covariances were solved again.
 
-        heights: (K, J, I, 6, 6)
+        heights: (K, J, I, 3, 3)
         prompt: leave covariances that are too large to `renew`
         """
         before = None if self._factored is None else (self._stencil.copy(), self._right.copy())

@@ -38,6 +38,7 @@ from gp_core.grid.markov.splines import (
     slope_products,
     transform,
 )
+from gp_core.grid.moments import QUADRATIC, MomentOrders
 from gp_core.kernels import Kernel
 
 _SAMPLES: Final = 8
@@ -86,6 +87,11 @@ class MarkovPrior:
     def scale(self) -> tuple[float, float]:
         """The finest correlation length."""
         return self.correlation_length
+
+    @property
+    def orders(self) -> MomentOrders:
+        """Of the moments that quadratic splines need."""
+        return QUADRATIC
 
     @property
     def reach(self) -> tuple[int, int]:

@@ -14,7 +14,6 @@ from gp_core.grid.markov.strips import rows_of
 from gp_core.grid.markov.surface import MarkovSurface
 from gp_core.grid.sampling import block_noise
 from gp_core.grid.statistics import Statistics
-from gp_core.grid.tiles import SAFE_ORDER
 from gp_core.grid.workers import Workers
 
 
@@ -25,15 +24,14 @@ def draw_samples(
     c = prior_draws(n, fronts.prior, rows_of(fronts.prior), s.y.count + DEGREE, s.x.count + DEGREE, rng)
     with_data = s.weights[..., 0, 0] > 0.0
     j, i = np.nonzero(with_data)
-    M, noise = block_noise(s, j, i)
+    M, noise = block_noise(s, j, i, ORDER)
     heights = np.repeat(s.heights[None], n, axis=0)
     for k in range(n):
         near = np.lib.stride_tricks.sliding_window_view(c[k], (ORDER, ORDER))[j, i]
-        polynomials = np.zeros((j.size, SAFE_ORDER, SAFE_ORDER))
-        polynomials[:, :ORDER, :ORDER] = PIECES.T @ near @ PIECES
+        polynomials = PIECES.T @ near @ PIECES
         pretended = np.einsum("nkl,nl->nk", M, polynomials.reshape(j.size, -1))
         pretended += np.einsum("nkl,nl->nk", noise, rng.standard_normal(pretended.shape))
-        heights[k, j, i, :SAFE_ORDER, :SAFE_ORDER] -= pretended.reshape(-1, SAFE_ORDER, SAFE_ORDER)
+        heights[k, j, i] -= pretended.reshape(-1, ORDER, ORDER)
     surface = MarkovSurface(fronts, grid, s.y, s.x, n, workers)
     surface.draw(with_data, s, list(heights), 1.0)
     surface.mark(with_data, s)

@@ -1,8 +1,8 @@
 """Quadratic B-splines on the blocks of a lattice: the functions in which a rough map is written.
 
 f(x) = sum_j c_j beta(x / h - j). Block i is touched by the coefficients i, i + 1 and i + 2, so a window of I blocks has
-I + 2 of them. The slope is continuous, and products of two splines have degree 4: the moments of the statistics
-(degree 6) hold them without loss.
+I + 2 of them. The slope is continuous, and products of two splines have degree 4: moments of that degree hold them
+without loss.
 """
 
 from __future__ import annotations

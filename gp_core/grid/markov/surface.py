@@ -10,7 +10,6 @@ import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.grid.axes import Axis, Grid
-from gp_core.grid.interpolation import ORDER as MOMENT_ORDER
 from gp_core.grid.markov.evaluation import (
     VALUE_AND_SLOPES,
     at_cells,
@@ -83,7 +82,7 @@ class MarkovSurface:
         return sum(part.pane.fallbacks for part in self._panes or [])
 
     def draw(self, blocks: Mask, s: Statistics, right_hand_sides: list[Array], gain: float) -> None:
-        """Take note of the moments (J, I, 6, 6) of the right-hand sides; they are read by `solve`."""
+        """Take note of the moments (J, I, 3, 3) of the right-hand sides; they are read by `solve`."""
         self._heights = (
             right_hand_sides[0][None] if len(right_hand_sides) == 1 else np.stack(right_hand_sides)
         )
@@ -177,11 +176,9 @@ class MarkovSurface:
         return mean, variance
 
     def block_means(self) -> Array:
-        """(K, J, I, 6, 6) monomial coefficients of the mean of every right-hand side on every block."""
-        out = np.zeros((self.right_hand_sides, self.y.count, self.x.count, MOMENT_ORDER, MOMENT_ORDER))
+        """(K, J, I, 3, 3) monomial coefficients of the mean of every right-hand side on every block."""
         near = np.lib.stride_tricks.sliding_window_view(self.means[0], (ORDER, ORDER), axis=(1, 2))
-        out[..., :ORDER, :ORDER] = PIECES.T @ near @ PIECES
-        return out
+        return np.asarray(PIECES.T @ near @ PIECES)
 
     def block_variances(self) -> Array:
         """(J, I) variance in the middle of every block."""

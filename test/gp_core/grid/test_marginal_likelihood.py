@@ -26,7 +26,7 @@ def prior() -> Prior:
 def likelihood(prior: Prior) -> CandidateLikelihood:
     """Of points on an inclined plane with noise."""
     workers = Workers(1)
-    observations = Observations(GRID, prior.spacing, 5.0, prior.unresolved, None, workers)
+    observations = Observations(GRID, prior.spacing, prior.orders, 5.0, prior.unresolved, None, workers)
     rng = np.random.default_rng(0)
     xy = rng.uniform(0.0, 2.0, (150, 2))
     z = 5.0 + 0.5 * xy[:, 0] - 0.2 * xy[:, 1] + rng.normal(0.0, NOISE_STD, len(xy))

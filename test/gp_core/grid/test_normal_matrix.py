@@ -7,6 +7,7 @@ import pytest
 
 from gp_core.grid import Workers
 from gp_core.grid.axes import Axis
+from gp_core.grid.moments import QUINTIC
 from gp_core.grid.normal_matrix import (
     attempt,
     domain_weights,
@@ -42,7 +43,7 @@ def xy() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def statistics(tile: TileField, xy: np.ndarray) -> Statistics:
-    s = Statistics(tile.tiling.x, tile.tiling.y, 0.0)
+    s = Statistics(tile.tiling.x, tile.tiling.y, QUINTIC)
     located = locate(xy, np.zeros(len(xy)), np.array([NOISE]), (0.0, 0.0, 2.0, 2.0), s.x, s.y)
     s.add_points(located, 1.0, 0.0, Workers(1))
     return s

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gp_core.grid import Grid, Workers
+from gp_core.grid.moments import QUINTIC
 from gp_core.grid.observations import Observations, Points, as_points, as_positions
 from gp_core.grid.statistics import COUNT
 
@@ -13,7 +14,7 @@ GRID = Grid((0.0, 0.0), (10, 10), 0.5)
 
 
 def make(half_life: float | None = None, grid: Grid = GRID) -> Observations:
-    return Observations(grid, (1.0, 1.0), 0.0, 0.0, half_life, Workers(1))
+    return Observations(grid, (1.0, 1.0), QUINTIC, 0.0, 0.0, half_life, Workers(1))
 
 
 def points(count: int = 50, seed: int = 0) -> Points:

@@ -48,11 +48,12 @@ def test_moments_are_what_they_say(kernel):
     block_y, t_y = s.y.locate(xy[:, 1])
     weights, heights = np.zeros_like(s.weights), np.zeros_like(s.heights)
     floor = gp.prior.unresolved
+    powers, m = np.arange(gp.prior.orders.weights), gp.prior.orders.heights
     for n in range(len(z)):
         w = 1.0 / (r[n] + floor)
-        py, px = t_y[n] ** np.arange(7), t_x[n] ** np.arange(7)
+        py, px = t_y[n] ** powers, t_x[n] ** powers
         weights[block_y[n], block_x[n]] += w * np.outer(py, px)
-        heights[block_y[n], block_x[n]] += w * z[n] * np.outer(py[:6], px[:6])
+        heights[block_y[n], block_x[n]] += w * z[n] * np.outer(py[:m], px[:m])
     np.testing.assert_allclose(s.weights, weights, rtol=1e-11, atol=1e-9)
     np.testing.assert_allclose(s.heights, heights, rtol=1e-11, atol=1e-9)
     assert s.totals[..., 0].sum() == pytest.approx((z**2 / (r + floor)).sum())

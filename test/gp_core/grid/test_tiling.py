@@ -7,6 +7,7 @@ import pytest
 
 from gp_core.grid import Workers
 from gp_core.grid.axes import Axis
+from gp_core.grid.moments import QUINTIC
 from gp_core.grid.solvers import make_prior
 from gp_core.grid.statistics import Statistics, locate
 from gp_core.grid.tile_prior import TilePrior
@@ -36,7 +37,7 @@ def one_block(field: TileField, j: int, i: int) -> np.ndarray:
 
 
 def statistics_with(field: TileField, xy: list[tuple[float, float]]) -> Statistics:
-    s = Statistics(field.tiling.x, field.tiling.y, 0.0)
+    s = Statistics(field.tiling.x, field.tiling.y, QUINTIC)
     at, z = np.array(xy), np.ones(len(xy))
     s.add_points(locate(at, z, np.array([0.1]), (-50.0, -50.0, 50.0, 50.0), s.x, s.y), 1.0, 0.0, Workers(1))
     return s
