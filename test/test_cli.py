@@ -90,6 +90,8 @@ def test_a_wrong_call_is_one_line_with_the_remedy(capsys: pytest.CaptureFixture[
         ),
         (["replay"], "gpgmap replay: the following arguments are required: BAG (see gpgmap replay --help)"),
         (["replay", "bag", "--tf", "--still"], "not allowed with argument --tf (see gpgmap replay --help)"),
+        (["map", "a.laz", "--resolution", "1"], "a setting is given as --set mapping.resolution=VALUE"),
+        (["map", "a.laz", "--frobnicate"], "unrecognized arguments: --frobnicate (see gpgmap --help)"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)

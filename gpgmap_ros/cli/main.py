@@ -19,6 +19,7 @@ from gpgmap_ros import __version__
 from gpgmap_ros.cli.common import Interrupted, UsageError, release_folders
 from gpgmap_ros.cli.own_output import claim_standard_output
 from gpgmap_ros.compilation import compilation_told, say_in_terminal
+from gpgmap_ros.config import Config, settings
 from gpgmap_ros.optional_packages import explain_missing
 
 DONE, FAILED, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
@@ -76,8 +77,23 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             near = difflib.get_close_matches(unknown[1], [command.name for command in COMMANDS], 1)
             message = f"there is no command '{unknown[1]}'" + (f": did you mean '{near[0]}'?" if near else "")
+        elif message.startswith("unrecognized arguments: "):
+            message += self._setting_meant(message.split()[2])
         print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(WRONG_CALL)
+
+    def _setting_meant(self, argument: str) -> str:
+        """How the setting is given that an unknown option or NAME:=VALUE names, where the command has settings."""
+        takes_settings = any(
+            "--set" in command._option_string_actions
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for command in action.choices.values()
+        )
+        name = re.split(r":?=", argument.lstrip("-"))[0].replace("-", "_")
+        names = [item.name for item in settings(Config())] if takes_settings else []
+        meant = [full for full in names if name in (full, full.rsplit(".", 1)[-1])]
+        return f": a setting is given as --set {meant[0]}=VALUE" if meant else ""
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
