@@ -11,6 +11,7 @@ from gp_core.arrays import Array, positive
 from gp_core.grid import student_t
 from gp_core.grid.axes import Grid
 from gp_core.grid.blocks import Blocks
+from gp_core.grid.height_limits import height_limits
 from gp_core.grid.hyperparameters import Fit, fit
 from gp_core.grid.interpolation import DEGREE
 from gp_core.grid.local_noise import LocalNoise, estimate_noise, residual_squares
@@ -166,6 +167,17 @@ class GridGP:
     def height_range(self) -> tuple[float, float] | None:
         """Mean height of the points of the lowest and of the highest block; None without points."""
         return self._observations.height_range
+
+    def height_limits_at(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Lowest and highest mean height of the points of the nine blocks around places whose x and y broadcast.
+
+        -inf and inf where one of the blocks holds none (gp_core.grid.height_limits).
+        """
+        s = self._observations.statistics
+        low, high = height_limits(s)
+        column = np.clip(s.x.locate(x)[0], 0, s.x.count - 1)
+        row = np.clip(s.y.locate(y)[0], 0, s.y.count - 1)
+        return low[row, column], high[row, column]
 
     @property
     def fallbacks(self) -> int:
@@ -355,6 +367,8 @@ class GridGP:
         s = self._observations.statistics
         means: Array = self._block_means()[blocks.index[:, 0] - s.y.first, blocks.index[:, 1] - s.x.first]
         means[:, 0, 0] += s.reference - blocks.reference
+        missing = DEGREE + 1 - means.shape[-1]  # quadratic splines
+        means = np.pad(means, ((0, 0), (0, missing), (0, missing)))
         if degree == DEGREE:
             return means
         lower = lower_degree(np.eye(DEGREE + 1), degree)

@@ -20,6 +20,7 @@ from gpgmap_ros.mapping.layers import NOISE_VARIANCE
 from gpgmap_ros.mapping.model import (
     APPROXIMATE_TILES,
     cached_gp,
+    has_fine_blocks,
     is_rough,
     known_variance,
     make_gp,
@@ -227,7 +228,7 @@ class ElevationMap:
                     gp.renew()
                 if self.config.learn_noise and self._noise_is_old(gp, noise_growth):
                     self._learn_noise(gp)
-                self._posterior = self._with_common_error(gp.posterior(prompt=prompt))
+                self._posterior = self._within_limits(self._with_common_error(gp.posterior(prompt=prompt)))
                 self._hasty = prompt
         return self._posterior
 
@@ -269,6 +270,23 @@ class ElevationMap:
         stated = gp.raw_variance_layer * (self.common.share / gp.noise_level)
         variance = posterior.variance + np.minimum(stated, self.common.variance)
         return dataclasses.replace(posterior, variance=variance)
+
+    def _within_limits(self, posterior: GridPosterior) -> GridPosterior:
+        """The posterior without overshoot beside steps: no higher or lower than the points around, where there are."""
+        gp = self._gp
+        if gp is None or not has_fine_blocks(self.config):
+            return posterior
+        low, high = gp.height_limits_at(self._grid.x, self._grid.y[:, None])
+        return dataclasses.replace(posterior, mean=np.clip(posterior.mean, low, high))
+
+    def _shift_at(self, gp: GridGP, xy: ArrayLike) -> Array | float:
+        """(N,) by which these limits move the height at xy (N, 2)."""
+        if not has_fine_blocks(self.config):
+            return 0.0
+        places = np.asarray(xy, dtype=np.float64)
+        mean = gp.predict(places)
+        shift: Array = np.clip(mean, *gp.height_limits_at(places[:, 0], places[:, 1])) - mean
+        return shift
 
     def approximate_posterior(self) -> GridPosterior:
         """The surface about as it is known now, for less work: to compare points with it.
@@ -315,11 +333,16 @@ class ElevationMap:
         level: probability of the interval. Learned where `mapping.learn_noise` is on, else normal with the stated
         noise of the points around. ValueError before the first point.
         """
-        return self._with_points().measured_interval(xy, level)
+        gp = self._with_points()
+        shift = self._shift_at(gp, xy)
+        low, high = gp.measured_interval(xy, level)
+        return low + shift, high + shift
 
     def measured_heights(self, xy: ArrayLike) -> tuple[Array, Array, Array]:
         """Mean, scale and degrees of freedom (N,) of the Student t distribution of such a height."""
-        return self._with_points().measured_heights(xy)
+        gp = self._with_points()
+        mean, scale, degrees = gp.measured_heights(xy)
+        return mean + self._shift_at(gp, xy), scale, degrees
 
     def _with_points(self) -> GridGP:
         """The process, up to date. ValueError before the first point."""

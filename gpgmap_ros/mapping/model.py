@@ -50,6 +50,8 @@ ROUGH_BLOCK_BYTES = 2900
 KNOWN_CELLS = 5.0
 """Length scale in cells of the smooth kernel beyond whose data a map with a rough kernel is known just as far: its own
 length is that of hills, and would call ground known that is metres from any point."""
+FINE_BLOCKS = 1.5
+"""Cells along a block, at most, for the ground in it to be no higher or lower than the means of the blocks around."""
 CORRELATION = 0.5
 """At the distance that stands for a kernel's length when it is read back: any value well between 0 and 1 will do."""
 
@@ -57,6 +59,11 @@ CORRELATION = 0.5
 def is_rough(mapping: MappingConfig) -> bool:
     """Whether the kernel is one of the matern ones, whose posterior the engine solves another way."""
     return mapping.kernel in SMOOTHNESS
+
+
+def has_fine_blocks(mapping: MappingConfig) -> bool:
+    """Whether blocks are about as small as cells, so that the mean height of a block's points is that of its ground."""
+    return is_rough(mapping) and max(block_spacing(mapping)) <= FINE_BLOCKS * mapping.resolution
 
 
 def model_settings(mapping: MappingConfig) -> tuple[str, ...]:

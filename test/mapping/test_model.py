@@ -104,14 +104,29 @@ def test_a_fitted_process_has_its_points() -> None:
     np.testing.assert_allclose(gp.predict(np.array([[1.5, 1.5]])), 0.5, atol=0.02)
 
 
-def test_a_default_map_hardly_overshoots_beside_a_step() -> None:
+@pytest.mark.parametrize("place", [1.5, 1.53, 1.55, 1.57])
+def test_a_default_map_hardly_overshoots_beside_a_step(place: float) -> None:
     rng = np.random.default_rng(1)
     xyz = np.column_stack([rng.uniform(0.0, 3.0, (9000, 2)), np.zeros(9000)])
-    xyz[:, 2] = np.where(xyz[:, 0] > 1.53, 0.5, 0.0) + rng.normal(0.0, 0.005, 9000)
+    xyz[:, 2] = np.where(xyz[:, 0] > place, 0.5, 0.0) + rng.normal(0.0, 0.005, 9000)
     made = ElevationMap(MappingConfig(size_x=3.0, size_y=3.0), (1.5, 1.5))
     made.add(xyz, np.full(9000, 0.02**2))
     posterior = made.posterior()
     profile = posterior.mean[3:-3].mean(axis=0)
-    assert -0.05 < profile.min() < profile.max() < 0.55
+    assert -0.01 < profile.min() < profile.max() < 0.51
+    beside = np.column_stack([np.linspace(1.2, 1.8, 601), np.full(601, 1.5)])
+    heights = made.measured_heights(beside)[0]
+    assert -0.03 < heights.min() < heights.max() < 0.53, "nor do heights between the cells"
     std = np.sqrt(posterior.variance[3:-3]).mean(axis=0)
-    assert std[15] > 10.0 * std[5], "the cell with the step can't be followed, and says so"
+    assert std[14:17].max() > 10.0 * std[5], "the cell with the step can't be followed, and says so"
+
+
+def test_limits_of_heights_leave_ground_alone_that_no_points_surround() -> None:
+    """Points in two rows: no block has points on all sides."""
+    along = np.linspace(0.0, 3.0, 400)
+    rows = [np.column_stack([along, np.full(400, y), np.full(400, z)]) for y, z in ((1.0, 0.0), (2.0, 0.3))]
+    made = ElevationMap(MappingConfig(size_x=3.0, size_y=3.0), (1.5, 1.5))
+    made.add(np.concatenate(rows), np.full(800, 0.02**2))
+    low, high = made._with_points().height_limits_at(made.grid.x, made.grid.y[:, None])
+    assert (low == -np.inf).all()
+    assert (high == np.inf).all()

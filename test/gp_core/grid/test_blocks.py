@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from gp_core.grid import Grid, GridGP, Tiles, TileSize
-from gp_core.kernels import RBF
+from gp_core.kernels import RBF, Kernel, Matern
 
 GRID = Grid((0.0, 0.0), (40, 50), 0.1)
 
 
-def made(mean: float | str = 0.0) -> GridGP:
-    return GridGP(GRID, 0.04 * RBF(0.5), 1e-3, mean=mean)
+SMOOTH, ROUGH = 0.04 * RBF(0.5), 0.04 * Matern(1.0, nu=1.5)
+
+
+def made(mean: float | str = 0.0, kernel: Kernel = SMOOTH) -> GridGP:
+    return GridGP(GRID, kernel, 1e-3, mean=mean)
 
 
 def points(n: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -95,9 +98,11 @@ def test_information_is_limited_where_there_is_too_much():
     np.testing.assert_array_equal(gp.posterior().mean, before)
 
 
-@pytest.mark.parametrize("mean", [0.0, "plane"])
-def test_the_mean_on_blocks_is_the_mean_at_points(mean):
-    gp = made(mean)
+@pytest.mark.parametrize(
+    ("mean", "kernel"), [(0.0, SMOOTH), ("plane", SMOOTH), (0.0, ROUGH), ("plane", ROUGH)]
+)
+def test_the_mean_on_blocks_is_the_mean_at_points(mean, kernel):
+    gp = made(mean, kernel)
     gp.update(*points())
     blocks = gp.blocks()
     K = 7
