@@ -30,7 +30,8 @@ def probability_gentle(
         integral over u in [-limit, limit] of  N(u) [F(c(u)) - F(-c(u))] du,   c(u) = sqrt(limit^2 - u^2)
 
     F is the distribution function of the other component; u = limit sin(t) makes the ends of the disc smooth. By
-    Gauss-Legendre quadrature: off by less than 1e-4 in 999 of 1000 cells, by 2e-3 at worst. NaN where an input is NaN or a variance is infinite.
+    Gauss-Legendre quadrature: off by less than 1e-4 in 999 of 1000 cells, by 2e-3 at worst. NaN where an input is NaN
+    or a variance is infinite.
     """
     mean = np.stack(np.broadcast_arrays(gradient_x, gradient_y)).astype(np.float64)
     std = np.sqrt(np.stack(np.broadcast_arrays(variance_x, variance_y)).astype(np.float64))
