@@ -18,6 +18,12 @@ os.environ["ROS_PYTHON_CHECK_FIELDS"] = "1"
 # As the Makefile does, for whoever calls pytest directly: nothing is left outside the project folder.
 for name, folder in (("MPLCONFIGDIR", "matplotlib"), ("ROS_LOG_DIR", "ros"), ("COLCON_HOME", "colcon")):
     os.environ.setdefault(name, str(ROOT / ".cache" / folder))
+# Workers that share the cores take one thread of BLAS each, as do the processes that they start, and threads of OpenMP
+# sleep while they wait: both would spin, and take the cores from the other workers. With `-n 0` all is as users have
+# it. Before numpy is imported, which reads it.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Some hundred processes are started: with this set, each would compile all modules of the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A shell that runs the tests in the background lets them ignore Ctrl-C; whatever they start would inherit that.
