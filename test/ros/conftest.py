@@ -15,6 +15,7 @@ pytest.importorskip("rclpy", reason="rclpy is not installed: run `make setup`")
 
 from client import RosClient
 from fast_mapping import FAST
+from forked_node import ForkedNode, NodeTemplate
 
 from gpgmap_ros.nodes.abandoned_memory import remove_abandoned_segments
 from gpgmap_ros.processes import Child, ProcessFailed, free_domain_id, isolated_ros_environment
@@ -94,22 +95,39 @@ def start_default_node(start: Start, executables: Path) -> Start:
     return start_mapping_node
 
 
+@pytest.fixture(scope="session")
+def node_template() -> Iterator[NodeTemplate]:
+    """What nodes are forked from."""
+    template = NodeTemplate()
+    yield template
+    template.close()
+
+
 @pytest.fixture
-def start_node(start_default_node: Start) -> Start:
-    """The same with the kernel that is mapped fastest, unless the arguments choose another."""
+def start_module(
+    start: Start, node_template: NodeTemplate, ros_environment: dict[str, str], tmp_path: Path
+) -> Iterator[Start]:
+    """Starts a module of gpgmap_ros.nodes; forked, unless the environment has something that Python reads earlier."""
+    children: list[Child] = []
+
+    def start_python_module(name: str, *arguments: str) -> Child:
+        if not node_template.suits(ros_environment):
+            return start(name, sys.executable, "-m", f"gpgmap_ros.nodes.{name}", *arguments)
+        log = tmp_path / "logs" / f"{name}.forked{len(children)}.log"
+        children.append(ForkedNode(node_template, name, list(arguments), ros_environment, log))
+        return children[-1]
+
+    yield start_python_module
+    for child in children:
+        child.stop()
+
+
+@pytest.fixture
+def start_node(start_module: Start) -> Start:
+    """Starts the mapping node with the kernel that is mapped fastest, unless the arguments choose another."""
     fast = [word for name, value in FAST.items() for word in ("-p", f"{name}:={str(value).lower()}")]
 
     def start_fast_node(*ros_arguments: str) -> Child:
-        return start_default_node(*fast, *ros_arguments)
+        return start_module("mapping_node", "--ros-args", *fast, *ros_arguments)
 
     return start_fast_node
-
-
-@pytest.fixture
-def start_module(start: Start) -> Start:
-    """Starts a module of gpgmap_ros.nodes."""
-
-    def start_python_module(name: str, *arguments: str) -> Child:
-        return start(name, sys.executable, "-m", f"gpgmap_ros.nodes.{name}", *arguments)
-
-    return start_python_module

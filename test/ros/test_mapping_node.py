@@ -61,21 +61,24 @@ class Session:
 
 
 @pytest.fixture
-def session(start_default_node: Any, start_module: Any, tmp_path: Path) -> Callable[..., Session]:
-    """With the default kernel; clouds are received reliably, so that each one of a bag is used on any machine."""
+def session(start_node: Any, start_module: Any, tmp_path: Path) -> Callable[..., Session]:
+    """Clouds are received reliably, so that each one of a bag is used on any machine. start: of the node"""
 
-    def open_session(*ros_arguments: str) -> Session:
+    def open_session(*ros_arguments: str, start: Any = start_node) -> Session:
         out = tmp_path / "map.npz"
-        node = start_default_node(*reliable(), *ros_arguments)
+        node = start(*reliable(), *ros_arguments)
         return Session(node, start_module("map_recorder", "/mapping_node", "--out", str(out)), out)
 
     return open_session
 
 
-def test_clouds_with_tf_become_maps(session: Any, start_module: Any, tmp_path: Path) -> None:
+def test_clouds_with_tf_become_maps(
+    session: Any, start_default_node: Any, start_module: Any, tmp_path: Path
+) -> None:
+    """With the installed command and the default kernel."""
     scene = Scene()
     bag = record_tf(scene, tmp_path / "bag")
-    heard = session(*SMALL)
+    heard = session(*SMALL, start=start_default_node)
     player = start_module("bag_player", str(bag), "--wait", str(PATIENCE))
     last = scene.stamp(scene.clouds - 1)
     heard.listen_until(lambda: all(last in stamps for stamps in heard.stamps.values()))
