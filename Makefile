@@ -31,18 +31,20 @@ help:
 demo: setup
 	@"$(BIN)/gpgmap" demo --out out/demo
 
-# Two workers. Tests of a file stay together for the most part, because they share what is costly to make;
-# loadfile and loadscope would keep all of them together, but wait forever after a worker has crashed (xdist 3.8).
+# Three workers suit two cores: tests of nodes wait more than they compute. Tests of a file stay together for the most
+# part, because they share what is costly to make; loadfile and loadscope would keep all of them together, but wait
+# forever after a worker has crashed (xdist 3.8).
+WORKERS := 3
 test: setup-dev
-	@"$(BIN)/python" -m pytest -n 2 --dist worksteal --basetemp="$(CACHE)/pytest" $(ARGS)
+	@"$(BIN)/python" -m pytest -n $(WORKERS) --dist worksteal --basetemp="$(CACHE)/pytest" $(ARGS)
 
 test-robot: setup-robot
-	@"$(CURDIR)/.venv-robot/bin/python" -m pytest -n 2 --dist worksteal --basetemp="$(CACHE)/pytest-robot" $(ARGS)
+	@"$(CURDIR)/.venv-robot/bin/python" -m pytest -n $(WORKERS) --dist worksteal --basetemp="$(CACHE)/pytest-robot" $(ARGS)
 
 # Coverage sees Python only: functions that numba compiles are left out (pyproject.toml).
 coverage: setup-dev
 	@mkdir -p "$(CACHE)/coverage"
-	@"$(BIN)/python" -m pytest -n 2 --dist worksteal --basetemp="$(CACHE)/pytest" --cov --cov-report=term $(ARGS)
+	@"$(BIN)/python" -m pytest -n $(WORKERS) --dist worksteal --basetemp="$(CACHE)/pytest" --cov --cov-report=term $(ARGS)
 
 fuzz: setup-dev
 	@"$(BIN)/python" -P test/campaigns/fuzz.py $(ARGS)
