@@ -50,18 +50,25 @@ def cache_folder() -> str | None:
     return folders[0] or None if folders else None
 
 
+def loops_compiled() -> int:
+    """How many loops of this package have been compiled in this process, not counting those found on disk."""
+    return _WATCH.done
+
+
 class _Watch(Listener):
     """Hears of every function that numba compiles, by one thread at a time, and speaks of ours.
 
     loops: all that `compiled` has made
     kept: whether their machine code is kept on disk
+    done: how many have been compiled
     """
 
     def __init__(self) -> None:
         self.loops: set[Any] = set()
         self.kept = True
         self._begun: list[float] = []
-        self._seconds, self._done, self._told = 0.0, 0, False
+        self.done = 0
+        self._seconds, self._told = 0.0, False
         self._collecting = False
 
     def on_start(self, event: Event) -> None:
@@ -76,7 +83,7 @@ class _Watch(Listener):
     def on_end(self, event: Event) -> None:
         if event.data["dispatcher"] in self.loops and self._begun:
             begun = self._begun.pop()
-            self._done += 1
+            self.done += 1
             if not self._begun:
                 self._seconds += time.monotonic() - begun
                 if self._collecting:
@@ -94,7 +101,7 @@ class _Watch(Listener):
                 "at the first start only" if self.kept
                 else "at every start, since no folder can be written to: set NUMBA_CACHE_DIR to one that can",
             )  # fmt: skip
-        _LOG.info("compiling: %d of about %d loops, %.0f s", self._done, len(self.loops), seconds)
+        _LOG.info("compiling: %d of about %d loops, %.0f s", self.done, len(self.loops), seconds)
 
 
 _WATCH: Final = _Watch()

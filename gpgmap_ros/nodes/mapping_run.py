@@ -21,8 +21,9 @@ from gpgmap_ros.nodes.result_publisher import ResultPublisher
 from gpgmap_ros.nodes.submap_sharing import SubmapReceiver, SubmapSender
 from gpgmap_ros.nodes.worker import WaitingCloud, Worker
 from gpgmap_ros.sensing.waiting import DroppedCloud, LocatedCloud, PoseQueue
-from gpgmap_ros.slam import CloudReport, Executors, MappingPipeline, Slam, Step
+from gpgmap_ros.slam import CloudReport, Executors, Slam, Step
 from gpgmap_ros.slam.closure_process import ClosureProcess
+from gpgmap_ros.slam.first_start import compile_mapping
 from gpgmap_ros.slam.metrics import Metrics
 from gpgmap_ros.slam.shared_submaps import SharedSubmaps
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 def compile_loops(node: GuardedNode, config: Config) -> None:
     """Compile what a run with these settings needs, which at a first start takes a while: its log says so."""
     with compilation_told(node.get_logger().info):
-        MappingPipeline(with_settings(config, {"map_folder": ""})).warm_up()
+        compile_mapping(config)
     give_back()  # what the trial left would stay with the process
 
 
