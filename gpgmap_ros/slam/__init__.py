@@ -13,6 +13,7 @@ localizer          where is the robot in a saved map? hypotheses, pose_belief an
                    localization hands it the submaps of a loop
 global_map         one map of all submaps, under corrected poses
 comparison         what changed between two runs, maps or point clouds
+first_start        what is compiled before the first cloud comes; closure_warm_up: before the first comparison
 metrics            counts, durations and warnings of a run
 
 A *drive* is a stretch of poses in one odometry frame. It ends where no motion leads from one pose to the next (a gap of

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config, ConfigError, settings
@@ -179,6 +180,18 @@ class MappingPipeline:
             self._map.config = with_model_of(config.mapping, self._map.config)
         if self._submap is not None:
             self._submap.config = config
+
+    def warm_up(self, dtype: DTypeLike = np.float32) -> None:
+        """Deprecated: `gpgmap_ros.slam.first_start.compile_mapping`."""
+        from gpgmap_ros.slam.first_start import compile_mapping
+
+        warnings.warn(
+            "MappingPipeline.warm_up is deprecated and will be removed in version 0.3: use "
+            "gpgmap_ros.slam.first_start.compile_mapping",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        compile_mapping(self._config, dtype)
 
     def add_cloud(
         self,
