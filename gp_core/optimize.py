@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
 
 from gp_core.arrays import Array
 
@@ -168,6 +167,8 @@ def _run(objective: _Guarded, start: Array, bounds: Array, max_iterations: int, 
         if value < seen[0][0]:
             seen[0] = (value, x.copy(), gradient.copy())
         return value, gradient
+
+    from scipy import optimize  # here, since a map that learns nothing need not import it
 
     result = optimize.minimize(
         finite,

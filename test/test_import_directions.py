@@ -19,7 +19,7 @@ ABOVE_KERNELS = {"estimators", "bandwidth", "search", "density", "kernel_pca"}
 BASE = {"gpgmap_ros", "gpgmap_ros.arrays", "gp_core", "gpgmap_ros.config", "gpgmap_ros.geometry",
         "gpgmap_ros.share", "gpgmap_ros.progress", "gpgmap_ros.deprecation", "gpgmap_ros.diagnostics",
         "gpgmap_ros.memory", "gpgmap_ros.compilation", "gpgmap_ros.optional_packages", "gpgmap_ros.open3d_import",
-        "gpgmap_ros.storage", "gpgmap_ros.interpreter"}  # fmt: skip
+        "gpgmap_ros.storage", "gpgmap_ros.interpreter", "gpgmap_ros.lazy_names"}  # fmt: skip
 MAY_IMPORT = {
     "gp_core": FOUNDATION,
     "gp_core.kernels": {"gp_core"},
@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "gpgmap_ros.geometry": {"gpgmap_ros.arrays"},
     "gpgmap_ros.share": set(),
     "gpgmap_ros.deprecation": set(),
+    "gpgmap_ros.lazy_names": set(),
     "gpgmap_ros.progress": set(),
     "gpgmap_ros.diagnostics": set(),
     "gpgmap_ros.memory": set(),

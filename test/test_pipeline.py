@@ -21,6 +21,7 @@ from gpgmap_ros.config import (
 )
 from gpgmap_ros.geometry import apply, inverse, transform_from
 from gpgmap_ros.mapping import ArchiveError
+from gpgmap_ros.slam.first_start import compile_mapping
 from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 CONFIG = Config(
@@ -390,11 +391,13 @@ def test_without_a_folder_nothing_is_written() -> None:
             act("yard")
 
 
-def test_warming_up_leaves_no_trace(tmp_path: Path) -> None:
-    pipeline = MappingPipeline(files(tmp_path))
-    pipeline.warm_up()
-    assert pipeline.gpgmap() is None
+def test_compiling_leaves_no_trace(tmp_path: Path) -> None:
+    compile_mapping(files(tmp_path))
     assert not (tmp_path / "maps").exists()
+    pipeline = MappingPipeline(files(tmp_path))
+    with pytest.warns(DeprecationWarning, match=r"use gpgmap_ros\.slam\.first_start\.compile_mapping"):
+        pipeline.warm_up()
+    assert pipeline.gpgmap() is None
 
 
 def test_the_old_home_still_gives_the_pipeline_with_a_warning() -> None:

@@ -16,6 +16,8 @@ from gp_core.parallel import map_blocks
 
 _COMPILED = 20_000
 """Entries from which on compiled loops are used: they take a moment to load, and then a third of scipy's time."""
+_NARROW = 8
+"""Columns up to which they are not: they go along rows, and where these are short numpy takes a third of their time."""
 _SHARED = 2_000_000
 """Entries from which on several threads share the work."""
 _ROWS = 64
@@ -29,7 +31,7 @@ Result = TypeVar("Result")
 
 def is_large(n: int, m: int) -> bool:
     """Whether a matrix (n, m) is worked on by compiled loops."""
-    return n * m >= _COMPILED
+    return n * m >= _COMPILED and m > _NARROW
 
 
 def squared_distances(A: Array, B: Array, out: Array | None = None) -> Array:

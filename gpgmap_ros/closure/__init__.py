@@ -9,19 +9,24 @@ graph/         pose graph and its solvers, pairwise consistency, outlier rejecti
 session/       the state of a LoopCloser on disk
 """
 
-from gpgmap_ros.closure.config import ClosureConfig
-from gpgmap_ros.closure.graph.drift import Drift
-from gpgmap_ros.closure.graph.pairwise_consistency import find_consistent
-from gpgmap_ros.closure.graph.pose_graph import PoseGraph, Solution
-from gpgmap_ros.closure.graph.problem import SolverMissing
-from gpgmap_ros.closure.loop_closer import LoopCloser
-from gpgmap_ros.closure.registration.pipeline import register
-from gpgmap_ros.closure.registration.prior import PosePrior
-from gpgmap_ros.closure.registration.se3 import PointRegistrationMissing, refine_se3
-from gpgmap_ros.closure.retrieval.database import ClosureDatabase, Match
-from gpgmap_ros.closure.retrieval.database_file import DatabaseError
-from gpgmap_ros.closure.types import LoopClosure, NotComparable, PoseConstraint, Registration
+from typing import TYPE_CHECKING
+
 from gpgmap_ros.deprecation import deprecated_names
+from gpgmap_ros.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from gpgmap_ros.closure.config import ClosureConfig
+    from gpgmap_ros.closure.graph.drift import Drift
+    from gpgmap_ros.closure.graph.pairwise_consistency import find_consistent
+    from gpgmap_ros.closure.graph.pose_graph import PoseGraph, Solution
+    from gpgmap_ros.closure.graph.problem import SolverMissing
+    from gpgmap_ros.closure.loop_closer import LoopCloser
+    from gpgmap_ros.closure.registration.pipeline import register
+    from gpgmap_ros.closure.registration.prior import PosePrior
+    from gpgmap_ros.closure.registration.se3 import PointRegistrationMissing, refine_se3
+    from gpgmap_ros.closure.retrieval.database import ClosureDatabase, Match
+    from gpgmap_ros.closure.retrieval.database_file import DatabaseError
+    from gpgmap_ros.closure.types import LoopClosure, NotComparable, PoseConstraint, Registration
 
 __all__ = [
     "ClosureConfig",
@@ -44,10 +49,33 @@ __all__ = [
     "register",
 ]
 
-__getattr__ = deprecated_names(
+__getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Closure": "gpgmap_ros.closure.types:PoseConstraint",
-        "consistent": "gpgmap_ros.closure.graph.pairwise_consistency:find_consistent",
+        "ClosureConfig": "config",
+        "ClosureDatabase": "retrieval.database",
+        "DatabaseError": "retrieval.database_file",
+        "Drift": "graph.drift",
+        "LoopCloser": "loop_closer",
+        "LoopClosure": "types",
+        "Match": "retrieval.database",
+        "NotComparable": "types",
+        "PointRegistrationMissing": "registration.se3",
+        "PoseConstraint": "types",
+        "PoseGraph": "graph.pose_graph",
+        "PosePrior": "registration.prior",
+        "Registration": "types",
+        "Solution": "graph.pose_graph",
+        "SolverMissing": "graph.problem",
+        "find_consistent": "graph.pairwise_consistency",
+        "refine_se3": "registration.se3",
+        "register": "registration.pipeline",
     },
+    deprecated_names(
+        __name__,
+        {
+            "Closure": "gpgmap_ros.closure.types:PoseConstraint",
+            "consistent": "gpgmap_ros.closure.graph.pairwise_consistency:find_consistent",
+        },
+    ),
 )

@@ -33,19 +33,10 @@ from gpgmap_ros.closure.retrieval.candidate_selection import CandidateSelection
 from gpgmap_ros.closure.retrieval.database import ClosureDatabase
 from gpgmap_ros.closure.session.session_file import SavedSession, read_session, write_session
 from gpgmap_ros.closure.session.session_log import SessionLog
-from gpgmap_ros.closure.types import LoopClosure, NotComparable, Pair, SubmapKey
+from gpgmap_ros.closure.types import LoopClosure, NotComparable, Pair, SubmapKey, list_pairs
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.submaps import Submap
 from gpgmap_ros.storage.atomic import write_text
-
-
-def list_pairs(pairs: Iterable[Pair], max_names: int = 20) -> str:
-    """Which closures there are, in words."""
-    names = [f"{a}-{b}" for a, b in pairs]
-    if not names:
-        return "there are none"
-    more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
-    return f"there are {', '.join(names[:max_names])}{more}"
 
 
 def known_covariances(closer: LoopCloser) -> dict[int, Array] | None:

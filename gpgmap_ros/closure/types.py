@@ -10,6 +10,7 @@ written into `accepted` and `reason` of a copy, and nothing else changes.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Protocol
@@ -20,6 +21,15 @@ Pair = tuple[int, int]
 """Ids of the two submaps of a closure, the target's first."""
 SubmapKey = int | str
 """Key of a submap in a ClosureDatabase: a LoopCloser uses the submap's id, other users any name."""
+
+
+def list_pairs(pairs: Iterable[Pair], max_names: int = 20) -> str:
+    """Which closures there are, in words."""
+    names = [f"{a}-{b}" for a, b in pairs]
+    if not names:
+        return "there are none"
+    more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    return f"there are {', '.join(names[:max_names])}{more}"
 
 
 class NotComparable(ValueError):

@@ -22,7 +22,7 @@ from rclpy.node import Node
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
-from gpgmap_ros.closure.loop_closer import list_pairs
+from gpgmap_ros.closure.types import list_pairs
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping import SubmapStore
 from gpgmap_ros.mapping.layers import global_map_layers

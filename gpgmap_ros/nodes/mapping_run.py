@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gpgmap_ros.compilation import compilation_told
 from gpgmap_ros.config import Config, with_settings
@@ -12,7 +13,6 @@ from gpgmap_ros.nodes.cloud_intake import CloudIntake
 from gpgmap_ros.nodes.georeferencing import Georeferencing
 from gpgmap_ros.nodes.guarded_node import GuardedNode
 from gpgmap_ros.nodes.health import Warnings
-from gpgmap_ros.nodes.localizing import Localizing
 from gpgmap_ros.nodes.loop_closing import LoopClosing
 from gpgmap_ros.nodes.odometry_tf import OdometryTf
 from gpgmap_ros.nodes.outputs import MapPublishers
@@ -21,16 +21,20 @@ from gpgmap_ros.nodes.result_publisher import ResultPublisher
 from gpgmap_ros.nodes.submap_sharing import SubmapReceiver, SubmapSender
 from gpgmap_ros.nodes.worker import WaitingCloud, Worker
 from gpgmap_ros.sensing.waiting import DroppedCloud, LocatedCloud, PoseQueue
-from gpgmap_ros.slam import CloudReport, Executors, MappingPipeline, Slam, Step
+from gpgmap_ros.slam import CloudReport, Executors, Slam, Step
 from gpgmap_ros.slam.closure_process import ClosureProcess
+from gpgmap_ros.slam.first_start import compile_mapping
 from gpgmap_ros.slam.metrics import Metrics
 from gpgmap_ros.slam.shared_submaps import SharedSubmaps
+
+if TYPE_CHECKING:
+    from gpgmap_ros.nodes.localizing import Localizing
 
 
 def compile_loops(node: GuardedNode, config: Config) -> None:
     """Compile what a run with these settings needs, which at a first start takes a while: its log says so."""
     with compilation_told(node.get_logger().info):
-        MappingPipeline(with_settings(config, {"map_folder": ""})).warm_up()
+        compile_mapping(config)
     give_back()  # what the trial left would stay with the process
 
 
@@ -67,6 +71,8 @@ class MappingRun:
 
     def _start_loop(self, config: Config, outputs: MapPublishers, reject: Callable[[], str]) -> None:
         if config.localization.map:
+            from gpgmap_ros.nodes.localizing import Localizing  # and with it the comparison of maps
+
             self.localizing = Localizing(self._node, config, self._warnings)
             config = loop_config(config)
         self.results = ResultPublisher(self._node, outputs, config.map_frame, self._metrics, self._warnings)

@@ -13,6 +13,7 @@ localizer          where is the robot in a saved map? hypotheses, pose_belief an
                    localization hands it the submaps of a loop
 global_map         one map of all submaps, under corrected poses
 comparison         what changed between two runs, maps or point clouds
+first_start        what is compiled before the first cloud comes; closure_warm_up: before the first comparison
 metrics            counts, durations and warnings of a run
 
 A *drive* is a stretch of poses in one odometry frame. It ends where no motion leads from one pose to the next (a gap of
@@ -21,13 +22,18 @@ its first cloud. Drives that closures join are in one frame and make up a *part*
 the program: a node from configure to cleanup, or one replay. A map folder keeps the drives of several runs.
 """
 
-from gpgmap_ros.slam.comparison import compare
-from gpgmap_ros.slam.executors import Executors
-from gpgmap_ros.slam.loop import Slam, SlamListener, Step
-from gpgmap_ros.slam.mapping_pipeline import CloudReport, MappingPipeline
-from gpgmap_ros.slam.merging import merge
-from gpgmap_ros.slam.session import Session, SessionError
-from gpgmap_ros.slam.trajectory import Trajectory
+from typing import TYPE_CHECKING
+
+from gpgmap_ros.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from gpgmap_ros.slam.comparison import compare
+    from gpgmap_ros.slam.executors import Executors
+    from gpgmap_ros.slam.loop import Slam, SlamListener, Step
+    from gpgmap_ros.slam.mapping_pipeline import CloudReport, MappingPipeline
+    from gpgmap_ros.slam.merging import merge
+    from gpgmap_ros.slam.session import Session, SessionError
+    from gpgmap_ros.slam.trajectory import Trajectory
 
 __all__ = [
     "CloudReport",
@@ -42,3 +48,20 @@ __all__ = [
     "compare",
     "merge",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "CloudReport": "mapping_pipeline",
+        "Executors": "executors",
+        "MappingPipeline": "mapping_pipeline",
+        "Session": "session",
+        "SessionError": "session",
+        "Slam": "loop",
+        "SlamListener": "loop",
+        "Step": "loop",
+        "Trajectory": "trajectory",
+        "compare": "comparison",
+        "merge": "merging",
+    },
+)

@@ -1,6 +1,7 @@
 """Where work beside the mapping is done: inline, in threads, or closures in a process.
 
-This is where the node and replay differ; the loop is the same.
+This is where the node and replay differ; the loop is the same. The closures themselves are imported where they run:
+a node, whose process does them, need not wait for that.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping.submap_store import SubmapStore
-from gpgmap_ros.slam.closure_local import LocalClosures
 from gpgmap_ros.slam.closure_process import ClosureProcess
 from gpgmap_ros.slam.work_queue import (
     ClosureExecutor,
@@ -37,6 +37,8 @@ class Executors:
     @classmethod
     def inline(cls) -> Executors:
         """Everything at once, in the thread that maps."""
+        from gpgmap_ros.slam.closure_local import LocalClosures
+
         return cls(
             InlineExecutor,
             lambda config, store, receive, failed: LocalClosures(config, receive, InlineExecutor(failed)),
@@ -45,6 +47,8 @@ class Executors:
     @classmethod
     def threads(cls) -> Executors:
         """A thread that finishes submaps and one that compares them: replay."""
+        from gpgmap_ros.slam.closure_local import LocalClosures
+
         return cls(
             lambda failed: ThreadExecutor("submaps", 1, failed),
             lambda config, store, receive, failed: LocalClosures(

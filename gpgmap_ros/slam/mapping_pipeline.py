@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from gpgmap_ros.arrays import Array
-from gpgmap_ros.config import Config, ConfigError, settings, with_settings
+from gpgmap_ros.config import Config, ConfigError, settings
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping import ElevationMap, GPGMap
 from gpgmap_ros.mapping.cells import cell_ids
@@ -181,24 +182,16 @@ class MappingPipeline:
             self._submap.config = config
 
     def warm_up(self, dtype: DTypeLike = np.float32) -> None:
-        """Compile what is compiled at first use, on a few points of their own: the first cloud then need not wait.
+        """Deprecated: `gpgmap_ros.slam.first_start.compile_mapping`."""
+        from gpgmap_ros.slam.first_start import compile_mapping
 
-        dtype: of the points; sensors send float32. One loop is compiled anew for float64
-        """
-        config = with_settings(
-            self._config,
-            {"map_folder": "", "gate.enabled": True, "gate.refresh_period": 0.0, "submap.enabled": True},
+        warnings.warn(
+            "MappingPipeline.warm_up is deprecated and will be removed in version 0.3: use "
+            "gpgmap_ros.slam.first_start.compile_mapping",
+            DeprecationWarning,
+            stacklevel=2,
         )
-        trial = MappingPipeline(config)
-        xy = np.random.default_rng(0).uniform(-2.0, 2.0, (500, 2))
-        points = np.column_stack([xy, np.full(len(xy), -1.0)]).astype(dtype)
-        # The second cloud is the first to be compared with a surface; the third asks for the slopes under it.
-        for stamp in (1, 2, 3):
-            trial.add_cloud(points, np.eye(4), stamp, np.eye(6) * 1e-6)
-        gpgmap = trial.gpgmap()
-        if gpgmap is not None:
-            dict(gpgmap.layers)
-        trial.finish_submap()
+        compile_mapping(self._config, dtype)
 
     def add_cloud(
         self,

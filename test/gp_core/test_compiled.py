@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.event import Listener, install_listener
 
 from gp_core.compiled import compiled
 
@@ -23,6 +25,39 @@ def test_a_division_by_zero_raises_nothing():
     out = np.zeros(3)
     _quotients(np.array([1.0, -1.0, 0.0]), np.zeros(3), out)
     np.testing.assert_array_equal(out, [np.inf, -np.inf, np.nan])
+
+
+class _Collecting(Listener):
+    """Whether garbage is collected while something is compiled."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, event):
+        self.seen.append(gc.isenabled())
+
+    def on_end(self, event):
+        pass
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_no_garbage_is_collected_while_a_loop_is_compiled(enabled):
+    @compiled()
+    def increased(x):
+        return x + 1.0
+
+    assert increased(2.0) == 3.0
+    listener = _Collecting()
+    try:
+        if not enabled:
+            gc.disable()
+        with install_listener("numba:compile", listener):
+            increased.recompile()
+        assert gc.isenabled() == enabled  # as it was
+    finally:
+        gc.enable()
+    assert listener.seen
+    assert not any(listener.seen)
 
 
 MODULE = """

@@ -14,6 +14,6 @@ __getattr__ = deprecated_names(
         "LoopCloser": "gpgmap_ros.closure:LoopCloser",
         "LoopClosure": "gpgmap_ros.closure:LoopClosure",
         "known_covariances": "gpgmap_ros.closure.loop_closer:known_covariances",
-        "listed": "gpgmap_ros.closure.loop_closer:list_pairs",
+        "listed": "gpgmap_ros.closure.types:list_pairs",
     },
 )

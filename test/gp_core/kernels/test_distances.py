@@ -1,5 +1,8 @@
 """Squared distances by compiled loops and by scipy, and the symmetric matrices made from them."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -9,7 +12,7 @@ from gp_core.kernels.distances import squared_distances, symmetric_matrix
 from gp_core.kernels.loops import exponentiate
 
 
-@pytest.mark.parametrize(("n", "m"), [(1, 1), (30, 40), (150, 200), (3, 9000)])
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (30, 40), (150, 200), (3, 9000), (9000, 3)])
 @pytest.mark.parametrize("D", [1, 2, 7])
 def test_distances_are_those_of_scipy(n, m, D):
     rng = np.random.default_rng(0)
@@ -99,3 +102,20 @@ def test_sums_on_several_threads_are_those_of_one(monkeypatch):
     shared = kernel._contract(X, None, W, upper=True)
     assert shared[0] == alone[0]
     np.testing.assert_array_equal(shared[1], alone[1])
+
+
+NARROW = """
+import sys
+import numpy as np
+from gp_core.kernels import RBF
+points = np.random.default_rng(0).normal(size=(30_000, 2))
+k = RBF(0.5)(points, np.zeros((1, 2)))[:, 0]
+np.testing.assert_allclose(k, np.exp(-2.0 * np.square(points).sum(axis=1)), rtol=1e-13)
+print("gp_core.kernels.loops" in sys.modules)
+"""
+
+
+def test_few_columns_need_no_compiled_loop():
+    """A covariance at many offsets, as for the tables of a map: nothing to wait for at a first start."""
+    done = subprocess.run([sys.executable, "-c", NARROW], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

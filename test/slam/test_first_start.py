@@ -1,0 +1,99 @@
+"""A first start: what is compiled by whom."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpgmap_ros.config import Config
+from gpgmap_ros.slam import first_start
+
+BOTH_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a second core")
+
+
+def child(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Let another program be the process beside."""
+    monkeypatch.setattr(first_start, "module_command", lambda *_: [sys.executable, "-c", code])
+
+
+@BOTH_CORES
+def test_the_process_beside_has_ended_when_the_map_is_ready(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done = tmp_path / "done"
+    child(monkeypatch, f"import sys; sys.stdin.buffer.read(); open({str(done)!r}, 'w')")
+    with first_start._submaps_beside(Config(), closures_too=False):
+        pass
+    assert done.exists()
+
+
+@BOTH_CORES
+@pytest.mark.parametrize("code", ["raise SystemExit(3)", "import os; os.close(0); os._exit(3)"])
+def test_a_process_beside_that_fails_does_no_harm(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    child(monkeypatch, code)
+    with first_start._submaps_beside(Config(), closures_too=False):
+        pass
+
+
+def test_a_process_beside_that_cannot_be_started_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_start, "module_command", lambda *_: ["/nowhere/python"])
+    with first_start._submaps_beside(Config(), closures_too=False):
+        pass
+
+
+@BOTH_CORES
+def test_it_is_not_waited_for_after_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    number = tmp_path / "pid"
+    child(
+        monkeypatch,
+        f"import os, time; open({str(number)!r}, 'w').write(str(os.getpid()) + '\\n'); time.sleep(3600)",
+    )
+
+    def interrupted() -> None:
+        with first_start._submaps_beside(Config(), closures_too=False):
+            while not (number.exists() and number.read_text().endswith("\n")):
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(number.read_text()), 0)
+
+
+RUN = """
+import json
+from numba.core.event import Listener, register
+
+class Compiled(Listener):
+    names = []
+    def on_start(self, event):
+        self.names.append(event.data["dispatcher"].py_func.__name__)
+    def on_end(self, event):
+        pass
+
+register("numba:compile", Compiled())
+from gpgmap_ros.config import Config
+from gpgmap_ros.slam.first_start import compile_mapping
+compile_mapping(Config())
+print(json.dumps(Compiled.names))
+"""
+
+
+@pytest.mark.slow
+@BOTH_CORES
+def test_the_loops_of_submaps_are_compiled_beside_those_of_the_map(tmp_path: Path) -> None:
+    environment = dict(os.environ, NUMBA_CACHE_DIR=str(tmp_path))
+    first, second = (
+        json.loads(subprocess.check_output([sys.executable, "-c", RUN], env=environment, text=True))
+        for _ in range(2)
+    )
+    assert {"eliminate", "substitute"} <= set(first)  # of the map
+    assert not {"_mean_row", "_variance_row"} & set(first)  # of submaps
+    assert second == []
