@@ -94,8 +94,7 @@ def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Ite
             continue
         received = message.time
         clocks.add(message.topic, cloud.stamp, message.time)
-        checks.add_cloud(cloud)
-        poses.put(cloud)
+        checks.add_cloud(poses.put(cloud))
         _check_poses(poses.ready(), checks)
     yield from (Finding("clouds", WRONG, text, "see the driver's settings") for text in sorted(set(bad))[:3])
     if not len(checks):
