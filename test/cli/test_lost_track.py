@@ -1,4 +1,4 @@
-"""A recording whose LiDAR odometry loses track: said by `doctor` and `replay`, the drive split, nothing of it mapped."""
+"""A recording whose LiDAR odometry loses track: `doctor` and `replay` say so, the drive is split, none of it mapped."""
 
 from __future__ import annotations
 
