@@ -280,7 +280,7 @@ class MappingPipeline:
             return True
         if self._map.taken - self._surface.points >= SURFACE_GROWTH * self._map.count:
             return True
-        return self._gate.new_ground > NEW_GROUND * np.count_nonzero(self._surface.known)
+        return self._gate.new_ground > NEW_GROUND * int(np.count_nonzero(self._surface.known))
 
     def map_to_solve(self) -> MapToSolve | None:
         """The map as it is now, to be solved while clouds go on coming; None before the first one.
