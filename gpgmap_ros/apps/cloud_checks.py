@@ -20,16 +20,13 @@ from gpgmap_ros.diagnostics import GOOD, NOTE, WRONG, Finding
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.sensing import Cloud, SensorPose
 from gpgmap_ros.sensing.continuity import Break
+from gpgmap_ros.sensing.scan_motion import SCAN_DURATION
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, TransformUnavailable
 
 MAX_TILT = 30.0
 """Degrees that a robot may stand tilted, as a median, in a frame that is said to be level."""
 MAX_RANGES = 200
 """Clouds whose ranges are looked at."""
-MAX_OVERLAP = 1.5
-"""Duration of a scan, by the times of its points, over the time to the next one, above which these times are wrong."""
-SCAN_DURATION = 0.1
-"""Seconds that a scan takes at most, where its points have no times: most LiDARs spin at 10 Hz or faster."""
 MISSING_SHARE = 0.02
 """Share of the clouds before which some are missing from which on that is said."""
 NOTICED_SHIFT = 0.01
@@ -50,7 +47,6 @@ class CloudChecks:
         self._poses: list[tuple[int, SensorPose]] = []
         self._missing: dict[str, tuple[int, str]] = {}
         self._timed, self._skewed = 0, 0
-        self._durations: list[float] = []
         self._times_errors: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -69,7 +65,6 @@ class CloudChecks:
         self._shares.append(len(cloud.points) / max(cloud.size, 1))
         if cloud.times is not None:
             self._timed += 1
-            self._durations.append(float(np.nanmax(cloud.times) - np.nanmin(cloud.times)))
         if cloud.times_error:
             self._times_errors[cloud.times_error] += 1
         if len(cloud.points) and len(self._ranges) < MAX_RANGES:
@@ -180,9 +175,9 @@ class CloudChecks:
                 "times",
                 NOTE,
                 f"the times of the points can't be used in {count} of {len(self)} clouds: {text}",
-                "these clouds are not deskewed; correct the driver's settings",
+                "these clouds are not deskewed, but mapped with the noise that this adds; correct the driver's"
+                " settings, or --set deskew=false if it undoes the motion itself",
             )
-        yield from self._overlap()
         if self._skewed and sum(self._shift(SCAN_DURATION)) > NOTICED_SHIFT:
             yield Finding(
                 "motion",
@@ -192,17 +187,6 @@ class CloudChecks:
             )
         if not self._timed and not self._times_errors:
             yield from self._no_times()
-
-    def _overlap(self) -> Iterator[Finding]:
-        """Times whose unit is wrong by less than a thousand pass as a scan; but one that outlasts the next is none."""
-        duration, period = float(np.median(self._durations or [0.0])), self._period()
-        if period > 0.0 and duration > MAX_OVERLAP * period:
-            yield Finding(
-                "times",
-                NOTE,
-                f"the times of the points of a cloud span {duration:.2g} s, and a cloud comes every {period:.2g} s",
-                "the unit of the time field is wrong: correct the driver, or leave it out with --set deskew=false",
-            )
 
     def _period(self) -> float:
         """Seconds from one cloud to the next; 0 where there is one only."""

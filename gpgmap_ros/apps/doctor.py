@@ -21,7 +21,7 @@ from gpgmap_ros.config import Config
 from gpgmap_ros.diagnostics import GOOD, WRONG, Finding
 from gpgmap_ros.io.bags import BagError
 from gpgmap_ros.io.recordings import Decoder, Recording
-from gpgmap_ros.sensing import CloudError, decode_cloud
+from gpgmap_ros.sensing import CloudError, PoseSource, decode_cloud
 from gpgmap_ros.sensing.gps import GpsTrack
 from gpgmap_ros.sensing.messages import gps_fix, newest_stamp
 from gpgmap_ros.sensing.sources import insert_message
@@ -94,8 +94,7 @@ def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Ite
             continue
         received = message.time
         clocks.add(message.topic, cloud.stamp, message.time)
-        checks.add_cloud(cloud)
-        poses.put(cloud)
+        checks.add_cloud(poses.put(cloud))
         _check_poses(poses.ready(), checks)
     yield from (Finding("clouds", WRONG, text, "see the driver's settings") for text in sorted(set(bad))[:3])
     if not len(checks):
@@ -106,7 +105,7 @@ def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Ite
     yield from clocks.findings(choice.topic)
     yield from imu_findings(choice, source, checks.newest)
     yield from gps_findings(gps, choice.gps_topic)
-    yield from _drives(recording, choice, config)
+    yield from _drives(recording, choice, config, source)
 
 
 def _check_poses(outcomes: Iterator[LocatedCloud | DroppedCloud], checks: CloudChecks) -> None:
@@ -119,11 +118,19 @@ def _check_poses(outcomes: Iterator[LocatedCloud | DroppedCloud], checks: CloudC
             checks.add_missing(found.error)
 
 
-def _drives(recording: Recording, choice: TopicSelection, config: Config) -> Iterator[Finding]:
-    """Look at the poses of the whole recording, not only at those of its beginning."""
+def _drives(
+    recording: Recording, choice: TopicSelection, config: Config, seen: PoseSource
+) -> Iterator[Finding]:
+    """Look at the poses of the whole recording, not only at those of its beginning.
+
+    seen: the source of the poses so far: where none are recorded, it has made them from the clouds
+    """
+    if choice.pose_source not in ("tf", "odometry"):
+        yield from drive_findings(seen.breaks, seen.outliers)
+        return
     decoder, poses = Decoder(), recorded_source(choice, config.drive)
     poses_only = choice.topics - {choice.topic, choice.imu_topic, choice.gps_topic}
-    for message in recording.messages(poses_only) if poses_only else ():
+    for message in recording.messages(poses_only):
         with contextlib.suppress(BagError, ValueError):
             insert_message(poses, decoder(message), message.topic)
     yield from drive_findings(poses.breaks, poses.outliers)

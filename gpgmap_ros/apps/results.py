@@ -378,6 +378,7 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("poses", poses),
         ("map frame", chosen["map_frame"]),
         ("clouds used", f"{summary['clouds']['used']:,} of {summary['clouds']['read']:,}"),
+        ("deskewed", deskewing_fact(summary["deskewing"])),
         ("trajectory", f"{summary['way_m']:,.1f} m"),
         ("duration", f"{summary['seconds_of_data']:,.1f} s"),
         ("submaps", str(summary["submaps"])),
@@ -394,6 +395,17 @@ def facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if summary.get("times_real_time"):
         rows.append(("speed", f"{summary['times_real_time']:.1f} x real time"))
     return rows
+
+
+def deskewing_fact(counts: dict[str, int]) -> str:
+    """In how many clouds the motion of the sensor was undone, and why not in others."""
+    done, motion, times = counts["deskewed"], counts["not_deskewed"], counts["unusable_times"]
+    if not done + motion + times:
+        return "none: the points have no times"
+    text = f"{done:,} of {done + motion + times:,} clouds with times"
+    reasons = [f"{motion:,} motion not known"] if motion else []
+    reasons += [f"{times:,} times not usable"] if times else []
+    return f"{text} ({', '.join(reasons)})" if reasons else text
 
 
 def georeference_facts(found: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -292,7 +292,7 @@ def note(clouds: int, points: int, done: float, total: float, spent: float, lag:
 
 def format_result(summary: dict[str, Any], folder: Any) -> str:
     """The result for people."""
-    from gpgmap_ros.apps.results import closures_text, drives_fact
+    from gpgmap_ros.apps.results import closures_text, deskewing_fact, drives_fact
 
     clouds, closures, map_ = summary["clouds"], summary["closures"], summary["map"]
     dropped = sum(clouds["dropped"].values())
@@ -301,6 +301,7 @@ def format_result(summary: dict[str, Any], folder: Any) -> str:
             "clouds",
             f"{clouds['used']} of {clouds['read']} used" + (f", {dropped} dropped" if dropped else ""),
         ),
+        ("deskewed", deskewing_fact(summary["deskewing"])),
         ("trajectory", f"{summary['way_m']:.1f} m in {summary['seconds_of_data']:.1f} s"),
         ("submaps", str(summary["submaps"])),
         ("closures", closures_text(closures)[0].lower() + closures_text(closures)[1:]),

@@ -251,8 +251,8 @@ class GateConfig(Checked):
     )
     refresh_period: float = setting(
         1.0,
-        "the surface compared with is renewed when it is this old, in time of the data, and a tenth of the map's "
-        "points are newer; each map that goes out renews it",
+        "the surface compared with is renewed when it is this old, in time of the data, and a twentieth of the "
+        "ground or half of the map's points are new; each map that goes out renews it",
         "s",
         0.0,
         3600.0,

@@ -60,7 +60,10 @@ def take_snapshot(elevation_map: ElevationMap, stamp: int, closely: bool = True)
 
 @dataclass(frozen=True)
 class GateResult:
-    """passed: (N,) points to fuse; released: (K, 2) centres of the cells whose past must be forgotten before that."""
+    """What becomes of the points of a cloud.
+
+    passed: (N,) points to fuse; released: (K, 2) centres of the cells whose past must be forgotten before that
+    """
 
     passed: Mask
     released: Array
@@ -75,6 +78,16 @@ class InnovationGate:
         self._grid: Grid | None = None
         self._count: NDArray[np.int32] = np.zeros((0, 0), dtype=np.int32)
         self._height: Array = np.zeros((0, 0))
+        self._unjudged: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
+
+    @property
+    def new_ground(self) -> int:
+        """Cells that had points where the surface was not known, for the first time since `surface_taken`."""
+        return int(np.count_nonzero(self._unjudged == NEW))
+
+    def surface_taken(self) -> None:
+        """The map is being solved: what is known of ground that was seen until now will be in the next surface."""
+        self._unjudged[self._unjudged == NEW] = OLD
 
     @property
     def disputed(self) -> int:
@@ -104,6 +117,9 @@ class InnovationGate:
         iy, ix = np.nonzero(released)
         centres = np.column_stack([grid.x[ix], grid.y[iy]])
         snapshot.mark_unknown(centres)
+        unjudged = self._unjudged.ravel()
+        met = cells[vote == UNJUDGED]
+        unjudged[met] = np.maximum(unjudged[met], NEW)
         return GateResult(passed, centres)
 
     def _release_cells(self, agreeing: Array, contradicting: Array, height: Array, variance: Array) -> Mask:
@@ -127,17 +143,19 @@ class InnovationGate:
         if grid != self._grid:
             self._count = carry_over(self._count, self._grid, grid)
             self._height = carry_over(self._height, self._grid, grid)
+            self._unjudged = carry_over(self._unjudged, self._grid, grid)
             self._grid = grid
 
 
-AGREES, AGAINST = 1, 2
+AGREES, AGAINST, UNJUDGED = 1, 2, 3
+NEW, OLD = 1, 2
 
 
 @compiled()
 def _compare(  # type: ignore[no-untyped-def]
     xyz, variance, at, known, mean, surface_variance, gradient, window, limits, votes, cells, per_cell
 ):
-    """Vote of each point (0 where there is nothing to compare with), its flat cell in the window, and sums per cell.
+    """Vote of each point (0 outside the window), its flat cell in the window, and sums per cell.
 
     at, window: x and y of the corner and edge of the cells, of the surface and of the map's window
     limits: threshold, tolerance, length scale
@@ -153,11 +171,12 @@ def _compare(  # type: ignore[no-untyped-def]
         j = int(np.floor((y - at[1]) / at[2]))
         k = int(np.floor((x - window[0]) / window[2]))
         m = int(np.floor((y - window[1]) / window[2]))
-        if i < 0 or j < 0 or i >= known.shape[1] or j >= known.shape[0] or not known[j, i]:
-            continue
         if k < 0 or m < 0 or k >= columns or m >= rows:
             continue
         cells[n] = m * columns + k
+        if i < 0 or j < 0 or i >= known.shape[1] or j >= known.shape[0] or not known[j, i]:
+            votes[n] = UNJUDGED
+            continue
         g_x, g_y = gradient[j, i, 0], gradient[j, i, 1]
         expected = mean[j, i] + g_x * (x - at[0] - (i + 0.5) * at[2]) + g_y * (y - at[1] - (j + 0.5) * at[2])
         innovation = abs(z - expected)

@@ -58,7 +58,7 @@ class Motion:
 def deskew(points: Array, seconds: Array, motion: Motion) -> Array:
     """Move points (N, 3), each measured at its own time (N,) after the stamp, into the sensor's frame at the stamp.
 
-    A point without a time (NaN) stays where it is.
+    Where a point without a time (NaN) was is not known: its coordinates are NaN.
     """
     step = np.clip(np.searchsorted(motion.times, seconds, side="right") - 1, 0, len(motion.times) - 2)
     out = np.array(points, dtype=np.float64)
@@ -69,6 +69,7 @@ def deskew(points: Array, seconds: Array, motion: Motion) -> Array:
         v, w = _log(np.linalg.inv(motion.poses[k]) @ motion.poses[k + 1])
         moved = _move(out[chosen], (seconds[chosen] - begin) / (end - begin), v, w)
         out[chosen] = moved @ motion.poses[k][:3, :3].T + motion.poses[k][:3, 3]
+    out[~timed] = np.nan
     return out
 
 

@@ -211,21 +211,22 @@ class LidarSource(PoseSource):
         return Motion(np.array([0.0, seconds]), np.stack([np.eye(4), T]))
 
     def _deskew(self, cloud: Cloud) -> Array:
-        """The points at the stamp of the cloud, as far as the motion of the clouds before goes on."""
-        if cloud.times is None or not np.isfinite(cloud.times).any():
+        """The points that have a time at the stamp of the cloud, as far as the motion of the clouds before goes on."""
+        if cloud.times is None or not (timed := np.isfinite(cloud.times)).any():
             return cloud.points
         times = scan_knots(cloud.times)
         if len(times) < 2:
             return cloud.points
         stamps = [cloud.stamp + round(seconds * NANOSECONDS) for seconds in times]
         if self._before is not None:
-            return deskew(cloud.points, cloud.times, Motion(times, self._moved(cloud.stamp, stamps)))
+            moved = Motion(times, self._moved(cloud.stamp, stamps))
+            return deskew(cloud.points[timed], cloud.times[timed], moved)
         turns = self.imu.turns(cloud.frame_id, cloud.stamp, stamps)
         if turns is None:
             return cloud.points
         poses = np.tile(np.eye(4), (len(times), 1, 1))
         poses[:, :3, :3] = turns
-        return deskew(cloud.points, cloud.times, Motion(times, poses))
+        return deskew(cloud.points[timed], cloud.times[timed], Motion(times, poses))
 
     def _end_old_drive(self, cloud: Cloud) -> None:
         if self._last is None:

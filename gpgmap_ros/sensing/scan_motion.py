@@ -25,6 +25,8 @@ from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 KNOTS: Final = 5
 """Poses within a scan: a robot's twist hardly changes in 25 ms."""
+SCAN_DURATION: Final = 0.1
+"""Seconds that a scan takes at most, where its points have no times: most LiDARs spin at 10 Hz or faster."""
 UNKNOWN_SPEED: Final = 2.0
 """Standard deviation, m/s along each axis, of a sensor about whose motion nothing is known."""
 UNKNOWN_TURN_RATE: Final = 1.0
@@ -60,6 +62,11 @@ def scan_knots(times: Array) -> Array:
     """
     first, last = min(float(np.nanmin(times)), 0.0), max(float(np.nanmax(times)), 0.0)
     return np.unique(np.append(np.linspace(first, last, KNOTS), 0.0))
+
+
+def assumed_times(seconds: float) -> Array:
+    """(N,) of the points of a scan whose time field cannot be used. seconds: since the cloud before, 0 for the first"""
+    return np.linspace(0.0, min(seconds, SCAN_DURATION) if seconds > 0.0 else SCAN_DURATION, 2 * KNOTS)
 
 
 def skew_covariance(times: Array, seconds: float, before: Array | None, now: Array) -> Array:

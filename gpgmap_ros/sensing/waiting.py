@@ -15,6 +15,7 @@ from gpgmap_ros.sensing.deskewing import Motion
 from gpgmap_ros.sensing.lidar_source import LOST_TRACK, NO_MOTION
 from gpgmap_ros.sensing.pose_source import IMU_STARTING, TILTED, WAITING_FOR_IMU, PoseSource, SensorPose
 from gpgmap_ros.sensing.scan_motion import scan_motion
+from gpgmap_ros.sensing.scan_periods import ScanPeriods
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, TransformUnavailable
 
 HOPELESS = ("too_early", BETWEEN_DRIVES, LOST_TRACK, NO_MOTION, TILTED, IMU_STARTING)
@@ -64,11 +65,16 @@ class PoseQueue:
         self._waiting: deque[tuple[Cloud, int]] = deque()
         self._oldest: SensorPose | None = None  # of the oldest cloud, while its motion is waited for
         self._interruptions = 0
+        self._periods = ScanPeriods()
 
-    def put(self, cloud: Cloud) -> None:
-        if not self.deskew and cloud.times is not None:
-            cloud = replace(cloud, times=None)
+    def put(self, cloud: Cloud) -> Cloud:
+        """Queue a cloud; it is returned as it will be used, without times of its points that can't be right."""
+        if self.deskew:
+            cloud = self._periods.check(cloud)
+        elif cloud.times is not None or cloud.times_error:
+            cloud = replace(cloud, times=None, times_error="")
         self._waiting.append((cloud, self._clock()))
+        return cloud
 
     @property
     def waiting(self) -> int:

@@ -25,7 +25,7 @@ from gpgmap_ros.sensing.cloud import Cloud
 from gpgmap_ros.sensing.continuity import Break
 from gpgmap_ros.sensing.deskewing import deskew
 from gpgmap_ros.sensing.pose_source import SensorPose
-from gpgmap_ros.sensing.scan_motion import skew_covariance
+from gpgmap_ros.sensing.scan_motion import assumed_times, skew_covariance
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 from gpgmap_ros.sensing.waiting import DroppedCloud, LocatedCloud, PoseQueue
 from gpgmap_ros.slam.closure_messages import Answer, Update
@@ -130,8 +130,8 @@ class Slam:
             covariance = check_pose_covariance(pose.covariance)
             if located.motion is not None and cloud.times is not None:
                 points = deskew(cloud.points, cloud.times, located.motion)
-            elif cloud.times is not None:
-                covariance = self._skewed_covariance(cloud, cloud.times, pose, covariance)
+            elif cloud.times is not None or cloud.times_error:
+                covariance = self._skewed_covariance(cloud, pose, covariance)
             with self.metrics.timed("fuse"):
                 # a submap that this cloud ends goes to the finalizer, and from there to _on_submap
                 report = self.mapping.add_cloud(
@@ -159,15 +159,14 @@ class Slam:
         self.metrics.count("clouds deskewed" if deskewed else "clouds not deskewed")
         return deskewed
 
-    def _skewed_covariance(
-        self, cloud: Cloud, times: Array, pose: SensorPose, covariance: Array | None
-    ) -> Array:
+    def _skewed_covariance(self, cloud: Cloud, pose: SensorPose, covariance: Array | None) -> Array:
         """The covariance of the pose of a cloud that can't be deskewed: with what its unknown motion adds."""
         stamp, before = self._before.get(cloud.frame_id, (cloud.stamp, None))
         same = before is not None and before.drive == pose.drive
+        seconds = (cloud.stamp - stamp) / NANOSECONDS
         added = skew_covariance(
-            times,
-            (cloud.stamp - stamp) / NANOSECONDS,
+            cloud.times if cloud.times is not None else assumed_times(seconds),
+            seconds,
             before.T_map_sensor if before is not None and same else None,
             pose.T_map_sensor,
         )

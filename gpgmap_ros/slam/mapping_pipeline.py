@@ -38,9 +38,13 @@ from gpgmap_ros.slam.map_solving import MapToSolve, SolvedMap
 from gpgmap_ros.storage.archive import ArchiveError, archive_path
 
 NANOSECONDS = 1_000_000_000
-SURFACE_GROWTH = 0.1
-"""Share of the map's points that must be new for the surface that clouds are compared with to be solved again: with
-fewer it would be nearly the same, and where the map is not published for somebody this is most of the work."""
+NEW_GROUND = 0.05
+"""Cells in which points were fused where the surface that clouds are compared with does not know the ground, as a share
+of those that it knows, from which on it is solved again: until then nothing says what is in the way there. Where the
+map is not published for somebody, solving it is most of the work."""
+SURFACE_GROWTH = 0.5
+"""Share of the map's points that must be new for that where the ground is known: they make the surface surer, but a
+point is compared with its own noise as well, which is larger by then."""
 
 
 @dataclass(frozen=True)
@@ -254,6 +258,7 @@ class MappingPipeline:
         if self._map is None:
             return None
         self._surface = take_snapshot(self._map, self._stamp)
+        self._gate.surface_taken()
         return self._map.gpgmap(self._config.map_frame, self._stamp, self._config)
 
     @property
@@ -266,7 +271,9 @@ class MappingPipeline:
             return False
         if self._surface is None:
             return True
-        return self._map.taken - self._surface.points >= SURFACE_GROWTH * self._map.count
+        if self._map.taken - self._surface.points >= SURFACE_GROWTH * self._map.count:
+            return True
+        return self._gate.new_ground > NEW_GROUND * int(np.count_nonzero(self._surface.known))
 
     def map_to_solve(self) -> MapToSolve | None:
         """The map as it is now, to be solved while clouds go on coming; None before the first one.
@@ -276,6 +283,7 @@ class MappingPipeline:
         if self._map is None:
             return None
         self._twin, self._gone = self._map.to_solve(self._twin), []
+        self._gate.surface_taken()
         return MapToSolve(self._twin, self._config, self._stamp)
 
     def look_at(self, solved: SolvedMap) -> bool:
@@ -449,6 +457,7 @@ class MappingPipeline:
         """See to it that the surface that clouds are compared with is not too old."""
         if not self._solved_beside and self.wants_surface:
             self._surface = take_snapshot(elevation_map, self._stamp, closely=False)
+            self._gate.surface_taken()
 
 
 def check_points(points: Array) -> Array:

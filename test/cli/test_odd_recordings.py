@@ -110,12 +110,18 @@ def test_a_tilted_frame_is_said(gpgmap, quick, drive_bags, tmp_path: Path) -> No
     assert "gravity-aligned" in finding["remedy"]
 
 
-def with_times(item: Stamped, duration: float = 0.1) -> Stamped:
-    """A cloud whose points have a time each, as a driver of a spinning LiDAR writes them."""
+def with_times(item: Stamped, duration: float = 0.1, missing: int = 0) -> Stamped:
+    """A cloud whose points have a time each, as a driver of a spinning LiDAR writes them.
+
+    duration: negative where the stamp is that of the last point; missing: each of so many points has none (NaN)
+    """
     cloud = item.message
     types = get_typestore(Stores.ROS2_JAZZY).types
     xyz = np.asarray(cloud.data).reshape(-1, 12)
-    times = np.linspace(0.0, duration, len(xyz), dtype="<f4").view(np.uint8).reshape(-1, 4)
+    seconds = np.linspace(0.0, duration, len(xyz), dtype="<f4")
+    if missing:
+        seconds[::missing] = np.nan
+    times = seconds.view(np.uint8).reshape(-1, 4)
     field = types["sensor_msgs/msg/PointField"](name="time", offset=12, datatype=7, count=1)
     changed = replace(
         cloud, fields=[*cloud.fields, field], point_step=16, row_step=16 * len(xyz),
@@ -124,9 +130,11 @@ def with_times(item: Stamped, duration: float = 0.1) -> Stamped:
     return replace(item, message=changed)
 
 
-def write_timed(path: Path, frames: list[drives.Frame], duration: float = 0.1) -> None:
+def write_timed(path: Path, frames: list[drives.Frame], duration: float = 0.1, missing: int = 0) -> None:
     messages = drives.messages_of(frames)
-    drives.write_ros2(path, [with_times(m, duration) if m.topic == POINTS_TOPIC else m for m in messages])
+    drives.write_ros2(
+        path, [with_times(m, duration, missing) if m.topic == POINTS_TOPIC else m for m in messages]
+    )
 
 
 def test_clouds_are_deskewed_and_those_whose_motion_is_unknown_are_said(
@@ -150,6 +158,34 @@ def test_times_that_cannot_be_used_are_said(gpgmap, quick, drive_bags, tmp_path:
     summary = json.loads((tmp_path / "out" / "run.json").read_text())
     assert summary["clouds"]["used"] == count
     assert summary["deskewing"] == {"deskewed": 0, "not_deskewed": 0, "unusable_times": count}
+
+
+def test_times_in_a_wrong_unit_are_said_and_not_used(gpgmap, quick, drive_bags, tmp_path: Path) -> None:
+    """Ten times too long: they look like a scan, but the next cloud begins before it would end."""
+    write_timed(tmp_path / "unit", drive_bags.frames, duration=1.0)
+    finding = found_everywhere(gpgmap, "unit", quick, tmp_path, "note")
+    count = len(drive_bags.frames)
+    assert f"can't be used in {count - 1} of {count} clouds: they span 1 s" in finding["text"]
+    summary = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert summary["clouds"]["used"] == count
+    assert summary["deskewing"] == {"deskewed": 1, "not_deskewed": 0, "unusable_times": count - 1}
+
+
+def test_times_may_decrease_and_single_points_may_have_none(
+    gpgmap, quick, drive_bags, tmp_path: Path
+) -> None:
+    write_timed(tmp_path / "decreasing", drive_bags.frames, duration=-0.1, missing=7)
+    finding = found_everywhere(gpgmap, "decreasing", quick, tmp_path, "note")
+    count = len(drive_bags.frames)
+    assert finding["text"].startswith(f"1 of {count} clouds are not deskewed"), (
+        "the first: no pose is before it"
+    )
+    summary = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert summary["deskewing"] == {"deskewed": count - 1, "not_deskewed": 1, "unusable_times": 0}
+    sizes = [len(frame.points) for frame in drive_bags.frames[1:]]
+    assert summary["points"]["not_finite"] == sum(-(-size // 7) for size in sizes)
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert f"{count - 1} of {count} clouds with times (1 motion not known)" in report
 
 
 def test_a_fast_sensor_without_times_is_said(gpgmap, quick, drive_bags, tmp_path: Path) -> None:

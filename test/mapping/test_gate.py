@@ -50,6 +50,24 @@ def test_what_agrees_or_is_not_known_passes() -> None:
     assert len(verdict.released) == 0
 
 
+def test_ground_that_the_surface_does_not_know_counts_once_until_it_was_solved() -> None:
+    this = gate()
+    assert this.new_ground == 0
+    for _ in range(2):  # the known, the unknown and a place outside of the map
+        judge(this, points((1.6, 0.7, 0.0), (0.1, 0.1, 5.0), (0.2, 0.3, 5.0), (100.0, 0.0, 9.0)))
+        assert this.new_ground == 1
+    moved = Grid((-0.5, 0.0), (4, 6), 0.5)
+    judge(this, points((-0.2, 0.1, 0.0), (-0.3, 0.7, 0.0)), grid=moved)
+    assert this.new_ground == 3
+    this.surface_taken()
+    judge(this, points((0.1, 0.1, 5.0), (-0.2, 0.1, 0.0)), grid=moved)
+    assert this.new_ground == 0, (
+        "as far as these cells can be known, they are in the surface that is being solved"
+    )
+    judge(this, points((-0.2, 1.2, 0.0)), grid=moved)
+    assert this.new_ground == 1
+
+
 def test_both_standard_deviations_and_metres_must_be_exceeded() -> None:
     # tolerance 0.2 m + slope 0.2 * length scale 0.5 m = 0.3 m
     assert judge(gate(), points((1.6, 0.7, 0.29))).passed.all()

@@ -43,9 +43,10 @@ def test_each_step_of_a_motion_counts_for_its_own_points() -> None:
     np.testing.assert_allclose(moved, expected, atol=1e-12)
 
 
-def test_a_point_without_a_time_stays() -> None:
+def test_where_a_point_without_a_time_was_is_not_known() -> None:
     motion = Motion.constant(np.ones(3), np.ones(3), 1.0)
-    np.testing.assert_array_equal(deskew(np.ones((1, 3)), np.array([np.nan]), motion), np.ones((1, 3)))
+    moved = deskew(np.ones((2, 3)), np.array([np.nan, 0.0]), motion)
+    np.testing.assert_array_equal(moved, [[np.nan] * 3, [1.0] * 3])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -117,3 +118,28 @@ def test_a_sensor_that_stood_adds_no_noise(rover: CirclingRover) -> None:
     moving = skew_covariance(times, 0.1, rover.pose_at(-0.1), T)
     assert np.sqrt(np.trace(moving[:2, :2]) / np.mean(times**2)) == pytest.approx(rover.speed, rel=0.01)
     assert np.sqrt(moving[5, 5] / np.mean(times**2)) == pytest.approx(np.deg2rad(rover.turn_rate), rel=0.02)
+
+
+def test_times_of_a_wrong_unit_are_not_used_and_the_clouds_have_the_noise_of_a_scan(
+    rover: CirclingRover,
+) -> None:
+    """Ten times too long: the points would be moved by ten times the motion."""
+    given = list(rover.clouds(SECONDS, np.random.default_rng(2)))
+    wrong, steps = run(rover, (replace(item, times=10.0 * np.asarray(item.times)) for item in given))
+    none, _ = run(rover, (replace(item, times=None) for item in given))
+    assert [item.deskewed for item in steps[1:]] == [None] * (len(steps) - 1)
+    assert wrong.metrics["clouds with unusable times"] == len(steps) - 1
+    assert "unit of the time field" in steps[-1].cloud.times_error
+    careful, careless = finished_map(wrong), finished_map(none)
+    both = careful.known & careless.known & (careless["variance"] < 0.05**2)
+    assert np.median((careful["variance"] / careless["variance"])[both]) > 2.0
+
+
+def test_a_point_without_a_time_is_left_out_and_counted(rover: CirclingRover) -> None:
+    given = next(rover.clouds(SECONDS, np.random.default_rng(2)))
+    times = np.array(given.times)
+    times[::10] = np.nan
+    _, [step] = run(rover, iter([replace(given, times=times)]))
+    assert step.deskewed
+    assert step.report.not_finite == np.isnan(times).sum()
+    assert step.report.points == len(times)

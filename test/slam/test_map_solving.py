@@ -108,18 +108,27 @@ def test_clouds_may_be_added_while_it_is_solved() -> None:
     assert np.median(later.layers["variance"]) < 0.3 * np.median(expected.layers["variance"])
 
 
-def test_clouds_are_compared_with_the_same_surface_until_the_map_has_grown() -> None:
+def test_clouds_are_compared_with_the_same_surface_until_it_lacks_ground_or_the_map_has_grown() -> None:
     rng = np.random.default_rng(3)
     pipeline = MappingPipeline(with_settings(fast_config(), SMALL), solved_beside=True)
-    pipeline.add_cloud(cloud(rng), np.eye(4), 10 * SECOND)
+
+    def near(n: int) -> np.ndarray:
+        return cloud(rng, n) * np.float32([0.6, 0.6, 1.0])
+
+    pipeline.add_cloud(near(3000), np.eye(4), 10 * SECOND)
     solve(pipeline)
-    pipeline.add_cloud(cloud(rng, 150), np.eye(4), 20 * SECOND)
-    assert not pipeline.wants_surface  # a twentieth is new
-    pipeline.add_cloud(cloud(rng, 300), np.eye(4), 30 * SECOND)
+    pipeline.add_cloud(near(1000), np.eye(4), 20 * SECOND)
+    assert not pipeline.wants_surface  # a quarter is new, on ground that is known
+    pipeline.add_cloud(near(2500), np.eye(4), 30 * SECOND)
     assert pipeline.wants_surface
     solve(pipeline)
-    pipeline.add_cloud(cloud(rng), np.eye(4), 30 * SECOND + SECOND // 2)
-    assert not pipeline.wants_surface  # much is new, but it is not old
+    pipeline.add_cloud(cloud(rng, 500), np.eye(4), 30 * SECOND + SECOND // 2)
+    assert not pipeline.wants_surface  # some ground is new, but the surface is not old
+    pipeline.add_cloud(near(10), np.eye(4), 40 * SECOND)
+    assert pipeline.wants_surface
+    solve(pipeline)
+    pipeline.add_cloud(near(10), np.eye(4), 50 * SECOND)
+    assert not pipeline.wants_surface
 
 
 def test_the_gate_compares_with_what_was_solved_and_not_with_what_was_forgotten_since() -> None:
