@@ -1,10 +1,15 @@
 """Which of thousands of maps may show the ground of one: nearly the highest likelihood in each, by matrix products.
 
 A field of the source at one yaw and shift is a vector over the cells of a target. Its values at all yaws and shifts are
-a matrix, and the product with a field of many targets is one of the sums of correlation.py in all of them at once.
-Ground is smooth: the fields of all targets lie close to a space of few dimensions, that of their principal components,
-and a product there costs a fraction. What it loses is at most the source times the part of the target outside that
-space, of which `LOST_ENERGY` says how large it is.
+a matrix, and the product with a field of many targets is one of the sums of correlation.py in all of them at once. Two
+things make them cheap:
+
+- Half a turn reverses the order of the cells. So every field is the sum of an even and an odd part, which reversal
+  leaves or negates, each with half as many numbers. Where the products of the parts are P and Q, that of the fields is
+  P + Q, and P - Q at the opposite yaw and shift: two poses for the price of one.
+- Ground is smooth: the fields of all targets lie close to a space of few dimensions, that of their principal
+  components. What is lost is at most the source times the part of the target outside that space, of which
+  `LOST_ENERGY` says how large it is.
 
 No yaw or shift is left out that could share enough ground with any of the targets. The value of a target is not exact:
 it says which of them are worth a search (kept_search.py).
@@ -16,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numba import njit
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
@@ -32,18 +38,20 @@ from gpgmap_ros.closure.retrieval.coarse_search import (
 
 LOST_ENERGY = 1e-5
 """Part of the energy of a field that the principal components may miss. The right place is the one where rho is near 1,
-and L is sensitive there: with 30 times as much, it falls behind others."""
+and L is sensitive there: with 300 times as much, it falls behind others."""
 VARIANCE_TOLERANCE = 1e-3
 """Part of the variance that the sums may be wrong by, as in coarse_search.py."""
-BATCH_SIZE = 256
+BATCH_SIZE = 512
 """Targets of one matrix product."""
 
 Shifts = NDArray[np.int64]
+Parts = tuple[Field, Field]
+"""Even and odd part of something."""
 
 
 @dataclass(frozen=True)
 class ShiftedSource:
-    """The source at one yaw and S shifts, in R_w, R_e, R_x and R_y principal components of the targets.
+    """One part of the source at one yaw and S shifts, in R_w, R_e, R_x and R_y principal components of the targets.
 
     own: (4 S, R_w) w, w |g|^2, w g_x, w g_y, to be multiplied with w of a target
     energy, x, y: (S, R_e), (S, R_x), (S, R_y) w, to be multiplied with w |g|^2, w g_x, w g_y of a target
@@ -66,32 +74,58 @@ def screen_targets(
     )
     fields = np.stack([target.fields for target in targets], axis=1)
     seen = fields[0].max(axis=0)
-    fields = fields.reshape(4, len(targets), -1)
+    seen = np.maximum(seen, seen[::-1, ::-1])  # a shift stands for its opposite at the opposite yaw, too
+    parts = split_parts(fields.reshape(4, len(targets), -1))
     reach = grid.size - grid.side
 
-    def shift(at_yaw: Field) -> ShiftedSource:
+    def shift(at_yaw: Field) -> tuple[ShiftedSource, ShiftedSource]:
         shifts = possible_shifts(at_yaw[0], seen, reach, float(min_shared.min()))
-        return project_source(shift_fields(at_yaw, shifts), bases)
+        even, odd = split_parts(shift_fields(at_yaw, shifts))
+        return project_source(even, [e for e, _ in bases]), project_source(odd, [o for _, o in bases])
 
     with single_threaded_blas():
-        bases = in_parallel(lambda rows: principal_components(rows, LOST_ENERGY), fields, threads)
-        shifted = in_parallel(shift, source.fields, threads)
+        bases = in_parallel(
+            lambda pair: principal_components(pair, LOST_ENERGY), zip(*parts, strict=True), threads
+        )
+        shifted = in_parallel(shift, source.fields[: len(grid.yaws) // 2], threads)
         work = partial(highest_likelihoods, shifted, bases)
         batches = [slice(k, k + BATCH_SIZE) for k in range(0, len(targets), BATCH_SIZE)]
-        found = in_parallel(lambda some: work(fields[:, some], min_shared[some]), batches, threads)
+        found = in_parallel(
+            lambda some: work((parts[0][:, some], parts[1][:, some]), min_shared[some]), batches, threads
+        )
     return np.concatenate(found)
 
 
-def principal_components(rows: Field, lost: float) -> Field:
-    """(cells, R) orthonormal vectors, the fewest that hold all but this part of the energy of the rows (T, cells).
+def split_parts(fields: Field) -> Parts:
+    """The even and the odd part of fields (..., n) under reversal of their cells: (..., (n + 1) // 2), (..., n // 2).
 
-    Each row counts as much as any other: gentle ground is to be found among mountains.
+    Together they are the field in another orthonormal basis, so that products are sums of those of the parts.
     """
-    rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    energies, vectors = np.linalg.eigh(rows.T @ rows)
-    missed = np.cumsum(energies, dtype=np.float64)
+    half = fields.shape[-1] // 2
+    first, last = fields[..., :half], fields[..., ::-1][..., :half]
+    scale = np.float32(np.sqrt(0.5))
+    middle = fields[..., half : fields.shape[-1] - half]  # its own opposite, where there is one
+    return np.concatenate([(first + last) * scale, middle], axis=-1), (first - last) * scale
+
+
+def principal_components(parts: Parts, lost: float) -> Parts:
+    """(cells, R) orthonormal vectors of each part, the fewest that hold all but this part of the energy of rows.
+
+    parts: of the rows, (T, cells) each. Each row counts as much as any other: gentle ground is to be found among
+    mountains.
+    """
+    norms = np.sqrt(sum(np.einsum("tc,tc->t", part, part) for part in parts))
+    scale = 1.0 / np.maximum(norms, np.finfo(np.float32).tiny)
+    found = []
+    for part in parts:
+        rows = part * scale[:, None]
+        found.append(np.linalg.eigh(rows.T @ rows))
+    energies = np.sort(np.concatenate([values for values, _ in found]).astype(np.float64))
+    missed = np.cumsum(energies)
     first = int(np.searchsorted(missed, lost * missed[-1], side="right"))
-    return np.ascontiguousarray(vectors[:, min(first, len(energies) - 1) :])
+    least = energies[min(first, len(energies) - 1)]
+    even, odd = (np.ascontiguousarray(vectors[:, values >= least]) for values, vectors in found)
+    return even, odd
 
 
 def possible_shifts(weight: Field, seen: Field, reach: int, min_shared: float) -> Shifts:
@@ -116,7 +150,7 @@ def shift_fields(fields: Field, shifts: Shifts) -> Field:
 
 
 def project_source(fields: Field, bases: list[Field]) -> ShiftedSource:
-    """fields: (4, S, cells) of the source at each shift; bases: of w, w |g|^2, w g_x, w g_y of the targets"""
+    """fields: (4, S, cells) a part of the source at each shift; bases: of w, w |g|^2, w g_x, w g_y of the targets"""
     weight, energy, x, y = bases
     return ShiftedSource(
         fields.reshape(-1, fields.shape[-1]) @ weight,
@@ -128,44 +162,72 @@ def project_source(fields: Field, bases: list[Field]) -> ShiftedSource:
 
 
 def highest_likelihoods(
-    source: list[ShiftedSource], bases: list[Field], targets: Field, min_shared: Field
+    source: list[tuple[ShiftedSource, ShiftedSource]], bases: list[Parts], targets: Parts, min_shared: Field
 ) -> Field:
     """(T,) the highest L of each target over all yaws and shifts, nearly. targets: (4, T, cells); min_shared: (T,)"""
-    weight, energy, x, y = (basis.T @ rows.T for basis, rows in zip(bases, targets, strict=True))
-    slopes = np.vstack([x, y])
-    best = np.zeros(targets.shape[1], np.float32)
+    best = np.zeros(len(min_shared), np.float32)
+    even, odd = (project_targets([basis[k] for basis in bases], targets[k]) for k in (0, 1))
     for at in source:
-        own = (at.own @ weight).reshape(4, -1, len(best))
-        sums = (at.energy @ energy, at.x @ x, at.y @ y, at.slopes @ slopes)
-        raise_to_likelihoods(best, own, *sums, min_shared)
+        raise_to_likelihoods(best, multiply(at[0], even), multiply(at[1], odd), min_shared)
     return best
 
 
-@compiled()
-def raise_to_likelihoods(
-    best: Field, own: Field, e_b: Field, b_x: Field, b_y: Field, c: Field, min_shared: Field
-) -> None:  # pragma: no cover
-    """Raise `best` (T,) to the highest L, as of `coarse_search.score_interpolated`, over S shifts.
+def project_targets(bases: list[Field], rows: Field) -> list[Field]:
+    """(R, T) each: w, w |g|^2, w g_x, w g_y of a part (4, T, cells), and the last two above each other."""
+    weight, energy, x, y = (basis.T @ row.T for basis, row in zip(bases, rows, strict=True))
+    return [weight, energy, x, y, np.vstack([x, y])]
 
-    own: (4, S, T) N, E_a and the sums of a_x and a_y; e_b, b_x, b_y, c: (S, T) the other sums; min_shared: (T,)
-    The inner loop is over the targets, without branches, so that it runs in vectors.
-    """
+
+def multiply(at: ShiftedSource, targets: list[Field]) -> Field:
+    """(8, S, T) N, E_a, the sums of a_x and a_y, E_b, the sums of b_x and b_y, and C of one part."""
+    weight, *others = targets
+    S, T = len(at.energy), weight.shape[1]
+    out = np.empty((8, S, T), np.float32)
+    np.matmul(at.own, weight, out=out[:4].reshape(4 * S, T))
+    for k, (own, other) in enumerate(zip((at.energy, at.x, at.y, at.slopes), others, strict=True), start=4):
+        np.matmul(own, other, out=out[k])
+    return out
+
+
+@njit(inline="always")
+def _likelihood(n, e_a, a_x, a_y, e_b, b_x, b_y, c, sign, min_shared):  # type: ignore[no-untyped-def] # pragma: no cover
+    """L, as of `coarse_search.score_interpolated`, from the eight sums; 0 where no pose is possible. No branches."""
     one, zero, limit = np.float32(1.0), np.float32(0.0), np.float32(1.0 + VARIANCE_TOLERANCE)
     tiny, round_off = np.float32(1e-20), np.float32(1e-4)
     factor, third, fifth = np.float32(32.0), np.float32(1.0 / 3.0), np.float32(1.0 / 5.0)
-    for s in range(c.shape[0]):
-        for t in range(c.shape[1]):
-            n, e_a, a_x, a_y = own[0, s, t], own[1, s, t], own[2, s, t], own[3, s, t]
-            share = one / max(n, tiny)
-            v_a = e_a - (a_x * a_x + a_y * a_y) * share
-            v_b = e_b[s, t] - (b_x[s, t] * b_x[s, t] + b_y[s, t] * b_y[s, t]) * share
-            product = c[s, t] - (a_x * b_x[s, t] + a_y * b_y[s, t]) * share
-            # Sums that are round-off of larger ones say nothing.
-            known = (n >= min_shared[t]) & (product > zero)
-            known &= (v_a > round_off * e_a) & (v_b > round_off * e_b[s, t])
-            rho2 = min(product * product / max(v_a * v_b, tiny), one)
-            # log q = 16 log q^(1/16), and that root is near 1: a short series is enough, and faster than a logarithm
-            root = np.sqrt(np.sqrt(np.sqrt(np.sqrt(limit - rho2))))
-            z = (one - root) / (one + root)
-            value = n * factor * z * (one + z * z * (third + fifth * z * z))
-            best[t] = value if known & (value > best[t]) else best[t]
+    share = one / max(n, tiny)
+    v_a = e_a - (a_x * a_x + a_y * a_y) * share
+    v_b = e_b - (b_x * b_x + b_y * b_y) * share
+    product = sign * (c - (a_x * b_x + a_y * b_y) * share)
+    # Sums that are round-off of larger ones say nothing.
+    known = (n >= min_shared) & (product > zero) & (v_a > round_off * e_a) & (v_b > round_off * e_b)
+    rho2 = min(product * product / max(v_a * v_b, tiny), one)
+    # log q = 16 log q^(1/16), and that root is near 1: a short series is enough, and faster than a logarithm
+    root = np.sqrt(np.sqrt(np.sqrt(np.sqrt(limit - rho2))))
+    z = (one - root) / (one + root)
+    value = n * factor * z * (one + z * z * (third + fifth * z * z))
+    return value if known else zero
+
+
+@compiled()
+def raise_to_likelihoods(best: Field, p: Field, q: Field, min_shared: Field) -> None:  # pragma: no cover
+    """Raise `best` (T,) to the highest L over S shifts, and over their opposites half a turn on.
+
+    p, q: (8, S, T) sums of the even and of the odd part, as of `multiply`; min_shared: (T,)
+    Half a turn on, slopes change sign besides, and with them their products. The inner loop is over the targets, so
+    that it runs in vectors.
+    """
+    plus, minus = np.float32(1.0), np.float32(-1.0)
+    for s in range(p.shape[1]):
+        for t in range(p.shape[2]):
+            one = _likelihood(
+                p[0, s, t] + q[0, s, t], p[1, s, t] + q[1, s, t], p[2, s, t] + q[2, s, t],
+                p[3, s, t] + q[3, s, t], p[4, s, t] + q[4, s, t], p[5, s, t] + q[5, s, t],
+                p[6, s, t] + q[6, s, t], p[7, s, t] + q[7, s, t], plus, min_shared[t],
+            )  # fmt: skip
+            other = _likelihood(
+                p[0, s, t] - q[0, s, t], p[1, s, t] - q[1, s, t], p[2, s, t] - q[2, s, t],
+                p[3, s, t] - q[3, s, t], p[4, s, t] - q[4, s, t], p[5, s, t] - q[5, s, t],
+                p[6, s, t] - q[6, s, t], p[7, s, t] - q[7, s, t], minus, min_shared[t],
+            )  # fmt: skip
+            best[t] = max(best[t], max(one, other))

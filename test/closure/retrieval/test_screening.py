@@ -24,6 +24,7 @@ from gpgmap_ros.closure.retrieval.screening import (
     principal_components,
     screen_targets,
     shift_fields,
+    split_parts,
 )
 
 CONFIG = ClosureConfig(threads=1)
@@ -78,14 +79,35 @@ def test_shifts_that_cannot_share_enough_are_left_out() -> None:
     assert shared.min() >= 8
 
 
+@pytest.mark.parametrize("cells", [6, 7])
+def test_products_of_the_parts_give_those_of_a_field_and_of_its_reversal(cells: int) -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.normal(size=(2, 3, cells)).astype(np.float32)
+    (a_even, a_odd), (b_even, b_odd) = split_parts(a), split_parts(b)
+    assert (a_even.shape[1], a_odd.shape[1]) == ((cells + 1) // 2, cells // 2)
+    p, q = a_even @ b_even.T, a_odd @ b_odd.T
+    np.testing.assert_allclose(p + q, a @ b.T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(p - q, a[:, ::-1] @ b.T, rtol=1e-5, atol=1e-6)
+
+
 def test_components_hold_gentle_ground_as_well_as_steep() -> None:
     rng = np.random.default_rng(0)
     rows = (rng.normal(size=(40, 6)) @ rng.normal(size=(6, 30))).astype(np.float32)
     rows[0] = 1e-3 * rng.normal(size=30)  # unlike the others, and a thousandth of them
-    basis = principal_components(rows, LOST_ENERGY)
-    assert basis.shape == (30, 7)
-    np.testing.assert_allclose(rows @ basis @ basis.T, rows, rtol=0.0, atol=1e-2 * 1e-3)
-    assert principal_components(np.zeros((3, 5), np.float32), LOST_ENERGY).shape[0] == 5
+    parts = split_parts(rows)
+    bases = principal_components(parts, LOST_ENERGY)
+    assert [basis.shape for basis in bases] == [(15, 7), (15, 7)]  # of six dimensions and of the one row
+    for part, basis in zip(parts, bases, strict=True):
+        np.testing.assert_allclose(part @ basis @ basis.T, part, rtol=0.0, atol=1e-2 * 1e-3)
+    nothing = np.zeros((3, 6), np.float32)
+    assert [len(basis) for basis in principal_components(split_parts(nothing), LOST_ENERGY)] == [3, 3]
+
+
+def test_components_are_kept_where_the_energy_is() -> None:
+    rng = np.random.default_rng(1)
+    one = rng.normal(size=(20, 8)).astype(np.float32)
+    even, odd = principal_components(split_parts(np.hstack([one, one[:, ::-1]])), LOST_ENERGY)
+    assert (even.shape[1], odd.shape[1]) == (8, 0)  # symmetric rows have no odd part
 
 
 def test_the_place_is_kept_and_a_submap_with_a_prior_always(
