@@ -7,7 +7,7 @@
 With `--folder`, map and results are kept there, and the same call goes on where the last one was interrupted.
 
 davos: the Alps at rover size (10 m cells shrunk to 0.2 m, slopes halved), a map of lanes on one half of it, starts on
-that half and on the other, which the map does not show. blanca: the map is driven over flight line 1, the starts over
+that half and on the other, which the map does not show (localization_off_map.py). blanca: the map is driven over flight line 1, the starts over
 line 2. Both with simulated rings of a 32-beam LiDAR and odometry that drifts by 1 % and 0.06 degrees on each metre,
 with random walks beside. A pose is right within three cells and three degrees of where the map has that ground: the
 truth is taken relative to the nearest submap of the map, whose own error is another matter. nclt: the second half of a
@@ -28,6 +28,7 @@ import numpy as np
 from closure_terrain import data_folder
 from kept_results import KeptResults, kept_folder, make_once, share_text
 from localization_drives import Array, Drive, lanes, rover_relief, save_run, wander
+from localization_off_map import WAY, drive_off_map
 from scipy.interpolate import LinearNDInterpolator
 
 from gpgmap_ros.config import Config, with_settings
@@ -40,7 +41,6 @@ from gpgmap_ros.slam.localization import Localization
 from gpgmap_ros.slam.session import Session
 from gpgmap_ros.slam.work_queue import InlineExecutor
 
-WAY = 30.0  # metres of a start
 TRUTH = "truth.npz"
 ROVER = {
     "submap.size": 16.0, "submap.max_distance": 8.0, "submap.resolution": 0.2, "submap.length_scale": 0.6,
@@ -145,12 +145,10 @@ class Outcome:
         return cls(**(kept | {"errors": np.array(kept["errors"]).reshape(-1, 3)}))
 
 
-def start(place: Place, map_: Map, off: bool, seed: int) -> dict[str, object]:
-    """Drive from a random start without a guess: an Outcome, and seconds of CPU."""
+def start(place: Place, map_: Map, seed: int) -> dict[str, object]:
+    """Drive from a random start on the map without a guess: an Outcome, and seconds of CPU."""
     began = time.process_time()
-    rng = np.random.default_rng([seed, off])
-    corners = (place.off_low, place.off_high) if off else (place.low, place.high)
-    way = wander(place.driven, *corners, WAY, place.step, rng)
+    way = wander(place.driven, place.low, place.high, WAY, place.step, np.random.default_rng([seed, 0]))
     config = place.config
     localization = Localization(
         map_.session.localizer(config.localization), config.localization, InlineExecutor(fail)
@@ -182,7 +180,7 @@ def report(place: Place, map_: Map, starts: int, off: int, kept: KeptResults) ->
     limit = 3.0 * place.config.submap.resolution
     found = []
     for seed in range(starts):
-        made = partial(start, place, map_, False, seed)
+        made = partial(start, place, map_, seed)
         found.append(Outcome.of(kept.get(f"start {seed}", made)))
     if found:
         ways = np.array([item.first_fix if item.first_fix is not None else np.inf for item in found])
@@ -201,16 +199,28 @@ def report(place: Place, map_: Map, starts: int, off: int, kept: KeptResults) ->
             print(f"    yaw {np.quantile(errors[:, 1], 0.95):.2f} deg p95;", end=" ")
             print(f"NEES / 3 {errors[:, 2].mean():.2f} (1 is right)")
         print(f"    {np.mean([item.seconds for item in found]):.1f} s of CPU each", flush=True)
-    placed = 0
-    for done in range(off):
-        outcome = Outcome.of(kept.get(f"off {done}", partial(start, place, map_, True, 10_000 + done)))
-        if outcome.first_fix is not None:
-            placed += 1
+    report_off_map(place, map_, off, kept)
+
+
+def report_off_map(place: Place, map_: Map, off: int, kept: KeptResults) -> None:
+    """At least `off` starts beside the map, on as many drives as that takes."""
+    done, drives, metres, seconds, placed = 0, 0, 0.0, 0.0, []
+    while done < off:
+        made = partial(
+            drive_off_map, place.driven, (place.off_low, place.off_high), place.step, place.lidar, place.config,
+            map_.session, 10_000 + drives,
+        )  # fmt: skip
+        found = kept.get(f"off drive {drives}", made)
+        drives, done, metres = drives + 1, done + found["starts"], metres + found["way"]
+        seconds, placed = seconds + found["seconds"], placed + found["placed"]
+        for way in found["placed"]:
+            print(f"    WRONG: drive {drives - 1} off the map: placed after {way:.1f} m", flush=True)
+        if done >= off or drives % 5 == 0:
             print(
-                f"    WRONG: start {done} off the map was placed after {outcome.first_fix:.1f} m", flush=True
+                f"{done} starts off the map on {drives} drives of {metres:.0f} m in all, placed:"
+                f" {share_text(len(placed), done)}; {seconds / done:.1f} s of CPU each",
+                flush=True,
             )
-        if done + 1 == off or (done + 1) % 50 == 0:
-            print(f"{done + 1} starts off the map, placed: {share_text(placed, done + 1)}", flush=True)
 
 
 def main() -> int:

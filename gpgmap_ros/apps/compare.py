@@ -16,7 +16,7 @@ from gpgmap_ros.arrays import Array
 from gpgmap_ros.change import Comparison, compare_maps
 from gpgmap_ros.change.alignment import PARAMETERS
 from gpgmap_ros.change.comparison import DRAWS, LEVEL
-from gpgmap_ros.closure import register
+from gpgmap_ros.closure import PosePrior, register
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import apply
 from gpgmap_ros.io.geotiff import Crs, write_geotiff
@@ -31,6 +31,8 @@ from gpgmap_ros.storage.folder_lock import LOCK_FILE
 
 UNITS = {"difference": "m", "difference_std": "m", "p_value": "", "q_value": "", "change": ""}
 """Layers that are written as GeoTIFF."""
+SAME_FRAME = PosePrior(np.eye(4), np.diag([1.0, 1.0, 1.0, *np.radians([1.0, 1.0, 2.0]) ** 2]))
+"""Where a run is in the frame of another one if both had their poses from outside, as from a GNSS receiver."""
 Progress = Callable[[float, str], None]
 
 
@@ -40,13 +42,17 @@ class CompareError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A survey: its map, or points that are still to be mapped; crs: of its coordinates; frame: their name"""
+    """A survey: its map, or points that are still to be mapped; crs: of its coordinates; frame: their name
+
+    begins_anew: the frame begins where a robot was switched on, so that another one of that name may be elsewhere
+    """
 
     name: str
     gpgmap: GPGMap | None
     points: Array | None
     crs: Crs
     frame: str
+    begins_anew: bool = False
 
     def map_with(self, resolution: float, T: Array | None = None) -> GPGMap:
         """The map. T: (4, 4) takes points to another frame first; maps stay in theirs"""
@@ -84,7 +90,8 @@ def compare(
 
     a, b: runs, map or point files by name; maps; or points (N, 3)
     resolution: edge of a cell where both are points; by their density unless given
-    registration: "auto" takes one frame as it is, others are registered; "never"; "always"
+    registration: "auto" takes one frame as it is, others are registered, also two runs whose frames are named alike;
+        "never"; "always"
     level, align, draws, progress: as of `compare_maps`
     """
     config, tell = config or Config(), progress or (lambda share, text: None)
@@ -95,15 +102,10 @@ def compare(
     edge = choose_resolution(before, after, resolution)
     tell(0.05, "mapping")
     first, second = before.map_with(edge), after.map_with(edge)
-    pose, T = "one frame", None
-    wanted = registration == "always" or (registration == "auto" and frames_differ(before, after))
-    if not wanted and registration == "auto" and share_nothing(first, second):
-        wanted = True
-    if wanted:
-        tell(0.2, "registering")
-        T, pose = find_pose(first, second, before.name, after.name, config)
-        if after.points is not None:
-            second = after.map_with(edge, T)
+    tell(0.2, "registering")
+    T, pose = bring_together((before, after), first, second, registration, config)
+    if T is not None and after.points is not None:
+        second = after.map_with(edge, T)
     moved = None if T is None or after.points is not None else T
     found = compare_maps(
         first, second, moved, level=level, align=align, draws=draws,
@@ -122,15 +124,16 @@ def open_source(item: str | Path | GPGMap | Array, config: Config) -> Source:
     if path.is_dir():
         check_run(RunFolder(path))
         gpgmap, crs = RunFolder(path).read_map()
-        return Source(name, gpgmap, None, crs, gpgmap.frame_id)
+        return Source(name, gpgmap, None, crs, gpgmap.frame_id, begins_anew=not crs.epsg)
     if path.is_file() and path.suffix.lower() in SUFFIXES and not is_map(path):
         source = open_points(path)
         return Source(name, None, source.sample(MAX_POINTS), source.crs, "")
     if path.is_file() and path.suffix == ".npz" and is_map(path) == "map":
         gpgmap, crs = read_map_npz(path, config)
         return Source(name, gpgmap, None, crs, gpgmap.frame_id)
-    gpgmap = open_map(name, config, None)
-    return Source(name, gpgmap, None, Crs(name=f"local frame '{gpgmap.frame_id}'"), gpgmap.frame_id)
+    gpgmap = open_map(name, config, None)  # a submap
+    crs = Crs(name=f"local frame '{gpgmap.frame_id}'")
+    return Source(name, gpgmap, None, crs, gpgmap.frame_id, begins_anew=True)
 
 
 def is_map(path: Path) -> str:
@@ -203,18 +206,44 @@ def share_nothing(first: GPGMap, second: GPGMap) -> bool:
     return a[0] >= b[2] or b[0] >= a[2] or a[1] >= b[3] or b[1] >= a[3]
 
 
-def find_pose(first: GPGMap, second: GPGMap, a: str, b: str, config: Config) -> tuple[Array, str]:
-    """T_before_after by registration. CompareError where that is refused."""
-    found = register(second, first, config.closure)
+def bring_together(
+    sources: tuple[Source, Source], first: GPGMap, second: GPGMap, registration: str, config: Config
+) -> tuple[Array | None, str]:
+    """T_before_after, None where both are in one frame, and how that is known, for people.
+
+    registration: as of `compare`. CompareError where it is needed and refused.
+    """
+    before, after = sources
+    if registration == "never":
+        return None, "one frame"
+    anew = False
+    if registration == "auto" and not frames_differ(before, after) and not share_nothing(first, second):
+        anew = before.begins_anew and after.begins_anew
+        if not anew:
+            return None, "one frame"
+    found = register(second, first, config.closure, SAME_FRAME) if anew else None
+    if found is None or not found.accepted:
+        found = register(second, first, config.closure)
     if not found.accepted:
         raise CompareError(
-            f"{a} and {b} are in different frames, and could not be registered: {found.reason}"
+            f"{before.name} and {after.name} are in different frames, and could not be registered: {found.reason}"
+            + ("; --keep-frames compares their coordinates as they are" if anew else "")
         )
-    x, y, z = found.T_target_source[:3, 3]
-    yaw = np.degrees(np.arctan2(found.T_target_source[1, 0], found.T_target_source[0, 0]))
-    return found.T_target_source, (
+    T = found.T_target_source
+    if anew and (off := largest_shift(T, second)) < first.grid.resolution:
+        return None, f"one frame: registered, and off by at most {off:.2f} m"
+    x, y, z = T[:3, 3]
+    yaw = np.degrees(np.arctan2(T[1, 0], T[0, 0]))
+    return T, (
         f"registered: x {x:.2f} m, y {y:.2f} m, z {z:.2f} m, yaw {yaw:.2f}°, probability {found.probability:.4f}"
     )
+
+
+def largest_shift(T: Array, gpgmap: GPGMap) -> float:
+    """Metres by which a pose moves the corners of a map in the plane, at most."""
+    x_min, y_min, x_max, y_max = gpgmap.grid.bounds
+    corners = np.array([[x, y, 0.0] for x in (x_min, x_max) for y in (y_min, y_max)])
+    return float(np.linalg.norm((apply(T, corners) - corners)[:, :2], axis=1).max())
 
 
 def summarise(found: Compared, names: tuple[str, str]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ registered first."""
 EXAMPLES = """examples:
   gpgmap compare april.laz july.laz --resolution 0.5
   gpgmap compare monday_gpgmap friday_gpgmap --out week
-  gpgmap compare run_a run_b --register          their frames have nothing in common
+  gpgmap compare a.laz b.laz --register          their frames have nothing in common
   gpgmap compare a.laz b.laz --keep-frames       the whole area may have moved: that is change, too
 """
 

@@ -13,6 +13,7 @@ import pytest
 from made_maps import SHAPE, make_errors, make_ground, make_map, mound
 from terminal import on_terminal
 
+from gpgmap_ros.apps.compare import CompareError, compare
 from gpgmap_ros.cli.main import main
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.map_products import write_map_npz
@@ -84,6 +85,35 @@ def test_an_earlier_result_is_replaced_only_when_asked(
     foreign.mkdir()
     (foreign / "thesis.txt").write_text("mine")
     assert "contains other files" in refuse(*maps, "--out", "foreign", "--overwrite")
+
+
+def write_run(folder: Path, gpgmap: GPGMap) -> Path:
+    folder.mkdir()
+    write_json(folder / "run.json", {"kind": "replay", "status": "complete"})
+    write_map(folder / "map.npz", gpgmap)
+    return folder
+
+
+def test_two_runs_with_frames_of_their_own_are_registered(tmp_path: Path) -> None:
+    """Both frames are named alike, and their boxes meet: each begins where its robot was switched on."""
+    rng = np.random.default_rng(5)
+    ground = make_ground(rng)
+    monday = write_run(tmp_path / "monday", make_map(ground + make_errors(rng)))
+    friday_ground = ground + make_errors(rng) + mound(0.5, 8.0, 9.0, 1.5)
+    turned = make_map(friday_ground[::-1, ::-1], origin=(-5.0, -4.0))  # half a turn: x -> 17 - x, y -> 14 - y
+    friday = write_run(tmp_path / "friday", turned)
+    found = compare(monday, friday, draws=50)
+    assert found.T_before_after is not None
+    assert np.allclose(found.T_before_after[:2, 3], (17.0, 14.0), atol=0.1)
+    (patch,) = found.comparison.patches
+    assert (patch.kind, round(patch.x), round(patch.y)) == ("fill", 8, 9)
+    same = write_run(tmp_path / "same", make_map(friday_ground))
+    kept = compare(monday, same, draws=50)
+    assert kept.T_before_after is None
+    assert kept.pose.startswith("one frame: registered, and off by at most 0.")
+    other = write_run(tmp_path / "other", make_map(make_ground(rng)))
+    with pytest.raises(CompareError, match="could not be registered: .*--keep-frames"):
+        compare(monday, other)
 
 
 def bad_inputs(tmp_path: Path, maps: tuple[Path, Path]) -> dict[str, tuple[Path, str]]:
