@@ -47,6 +47,7 @@ class Localization:
         self._due = 0.0  # metres driven at which the next comparison is made
         self._clouds = 0
         self._lost = False
+        self._early: tuple[Array, Array] | None = None  # an initial pose that came before the first cloud
 
     @property
     def state(self) -> LocalizationState:
@@ -84,6 +85,10 @@ class Localization:
             self._driven += float(np.linalg.norm((T_odom_robot - self._robot[1])[:3, 3]))
         self._robot = stamp, T_odom_robot, self._driven  # at once: other threads read it
         self._clouds += 1
+        with self._lock:
+            early, self._early = self._early, None
+        if early is not None:
+            self.set_prior(*early)
         if self._lost:  # a submap that began elsewhere has two places in it
             self._lost = False
             mapping.end_submap("lost")
@@ -96,7 +101,14 @@ class Localization:
             self._compare(mapping)
 
     def set_prior(self, T_map_robot: Array, covariance: Array) -> None:
-        """The robot is thought to be at this pose in the map, now."""
+        """The robot is thought to be at this pose in the map, now, or at the first cloud if none has come."""
+        with self._lock:
+            if self._drive is None:
+                self._early = T_map_robot, covariance
+                self._state = LocalizationState(
+                    SEARCHING, "an initial pose was given: it waits for the first cloud"
+                )
+                return
         (_, T_odom_robot, driven), drive = self._robot, self._drive
 
         def work() -> None:

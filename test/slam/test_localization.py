@@ -143,6 +143,20 @@ def test_an_initial_pose_is_a_prior_and_never_a_must(session: Session) -> None:
         assert robot.errors[-1] < 2.0
 
 
+def test_an_initial_pose_may_come_before_the_first_cloud(session: Session) -> None:
+    way = StraightDrive((95.0, 62.0), np.pi, 3.0, seed=3)
+    truth = inverse(align_with_gravity(MAP.pose(0.0))) @ way.pose(0.0)
+    covariance = np.diag([1.0, 1.0, 1e4, 0.01, 0.01, 0.05])
+    early, late = Robot(session), Robot(session)
+    early.localization.set_prior(truth, covariance)
+    assert "waits for the first cloud" in early.localization.state.reason
+    late.localization.add(1, np.eye(4), late.mapping)
+    late.localization.set_prior(truth, covariance)
+    for robot in (early, late):
+        robot.drive(way)
+    assert early.localization.localizer.probability == late.localization.localizer.probability > 0.5
+
+
 def test_one_map_is_placed_at_once(session: Session) -> None:
     submap = session.submaps.load(3)
     place = session.localize(submap.gpgmap)
