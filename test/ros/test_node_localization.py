@@ -70,6 +70,15 @@ def test_the_node_localises_in_a_run_that_grows(
     def localization() -> Any:
         return [s for m in diagnostics for s in m.status if s.name.endswith(": localization")]
 
+    wrong = PoseWithCovarianceStamped()  # a prior before the first cloud, and never a must: it is 20 m off
+    wrong.header.frame_id = "map"
+    wrong.pose.pose.position.x, wrong.pose.pose.orientation.w = 10.0, 1.0
+    wrong.pose.covariance = [float(value) for value in np.diag([0.25, 0.25, 0.0, 0.0, 0.0, 0.07]).ravel()]
+    initial.publish(wrong)
+    client.spin_until(
+        lambda: any("an initial pose was given" in s.message for s in localization()), "the initial pose"
+    )
+
     def has_compared() -> bool:
         values = {item.key: item.value for status in localization()[-1:] for item in status.values}
         return values.get("comparisons under way") == "0"
