@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +32,14 @@ ROUND = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0)
 
 @dataclass(frozen=True)
 class Scale:
-    """config: with cells that fit; reason: why they differ from what they were, empty where they do not"""
+    """config: with cells that fit; reason: why they differ from what they were, empty where they do not
+
+    changes: the settings that differ for that
+    """
 
     config: Config
     reason: str
+    changes: dict[str, float] = field(default_factory=dict)
 
 
 def fit_cell_size(config: Config, recording: Recording, topic: str, given: Collection[str]) -> Scale:
@@ -67,7 +71,7 @@ def fit_cell_size(config: Config, recording: Recording, topic: str, given: Colle
         f"cells of {edge:g} m, since points are {spacing:.2g} m apart (submaps of {size:g} m); "
         f"--set mapping.resolution={config.mapping.resolution:g} leaves all that as it is by default"
     )
-    return Scale(with_settings(config, changes), reason)
+    return Scale(with_settings(config, changes), reason, changes)
 
 
 def round_number(value: float) -> float:

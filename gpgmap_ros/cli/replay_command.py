@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpgmap_ros.cli.common import (
     Interrupted,
@@ -21,11 +21,17 @@ from gpgmap_ros.cli.common import (
     given_settings,
     output_folder,
     print_json,
+    release_folders,
     say,
     table,
     topic_request_from,
 )
 from gpgmap_ros.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from gpgmap_ros.apps.topic_selection import TopicSelection
+    from gpgmap_ros.config import Config
+    from gpgmap_ros.io.recordings import Recording
 
 DESCRIPTION = """Map a recording offline, with the node's own pipeline: rosbag2 (sqlite3, MCAP), ROS 1 .bag,
 compressed, several at once. Guesses which topic has the clouds and where their poses come from,
@@ -86,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     config = config_from(arguments)
     from gpgmap_ros.apps.cell_size import fit_cell_size
-    from gpgmap_ros.apps.topic_selection import TopicSelectionError, configured_source, select_topics
+    from gpgmap_ros.apps.topic_selection import configured_source
     from gpgmap_ros.config import with_settings
     from gpgmap_ros.io.recordings import Recording
     from gpgmap_ros.io.run_folder import RunFolder
@@ -94,12 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     limit_malloc_arenas(LARGE, KEPT)
     with Recording(arguments.bags) as recording:
-        try:
-            choice = select_topics(
-                recording, topic_request_from(arguments), config.map_frame, config.base_frame
-            )
-        except TopicSelectionError as error:
-            raise UsageError(f"{', '.join(map(str, arguments.bags))}: {error}") from error
+        choice = choose_topics(arguments, recording, config)
         scale = fit_cell_size(config, recording, choice.topic, given_settings(arguments))
         config = scale.config
         limits = window(recording.start, recording.end, arguments.start, arguments.stop)
@@ -128,6 +129,32 @@ def run(arguments: argparse.Namespace) -> int:
         return run_replay(arguments, recording, choice, config, folder, limits, summary, viewer, begin)
 
 
+def choose_topics(arguments: argparse.Namespace, recording: Recording, config: Config) -> TopicSelection:
+    """What is read of a recording. UsageError where there is nothing to choose, or too much."""
+    from gpgmap_ros.apps.topic_selection import TopicSelectionError, select_topics
+
+    try:
+        return select_topics(recording, topic_request_from(arguments), config.map_frame, config.base_frame)
+    except TopicSelectionError as error:
+        raise UsageError(f"{', '.join(map(str, recording.paths))}: {error}") from error
+
+
+def common_cells(arguments: argparse.Namespace) -> list[str]:
+    """Cells that fit the clouds of all recordings, as --set has them: only maps with cells of one size are merged."""
+    from gpgmap_ros.apps.cell_size import fit_cell_size
+    from gpgmap_ros.io.recordings import Recording
+
+    config, scales = config_from(arguments), []
+    for bag in arguments.bags:
+        with Recording([bag]) as recording:
+            topic = choose_topics(arguments, recording, config).topic
+            scales.append(fit_cell_size(config, recording, topic, given_settings(arguments)))
+    coarsest = max(scales, key=lambda scale: scale.config.mapping.resolution)
+    if coarsest.reason:
+        say(arguments, f"all sessions: {coarsest.reason}")
+    return [f"{name}={value}" for name, value in coarsest.changes.items()]
+
+
 def run_sessions(arguments: argparse.Namespace) -> int:
     """Replay each recording into a run of its own, beside the result, and merge the runs."""
     from gpgmap_ros.apps.merge import check_output
@@ -141,10 +168,12 @@ def run_sessions(arguments: argparse.Namespace) -> int:
     if objection:
         raise UsageError(objection)
     runs = [out.with_name(f"{out.name}_sessions") / name for name in names]
+    changes = [*arguments.changes, *common_cells(arguments)]
     for bag, folder in zip(arguments.bags, runs, strict=True):
         say(arguments, f"session {folder.name}")
-        own = {"bags": [bag], "out": folder, "sessions": False, "quiet": arguments.json}
+        own = {"bags": [bag], "out": folder, "sessions": False, "quiet": arguments.json, "changes": changes}
         run(argparse.Namespace(**{**vars(arguments), **own}))
+        release_folders()  # it is complete: the merge reads it
     return merge_command.run(argparse.Namespace(**{**vars(arguments), "runs": runs, "out": out}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,26 @@ def test_a_recording_is_placed_in_its_own_map(
     assert len(rows) == summary["clouds"]["used"]
     assert (out / "report.html").exists()
     assert {path: path.read_bytes() for path in sorted(run_folder.rglob("*")) if path.is_file()} == before
+
+
+def test_sessions_are_replayed_with_cells_of_one_size_and_merged(
+    gpgmap, drive_bags: drives.Bags, tmp_path: Path, small: list[str]
+) -> None:
+    """The second robot sees a twentieth of the points: its cells would be coarser, and could not be compared."""
+    import drives
+
+    thinned = [replace(frame, points=frame.points[::20]) for frame in drive_bags.frames]
+    drives.write_ros2(tmp_path / "robot_b", drives.messages_of(drives.later(thinned, 500.0, 30)))
+    changes = [part for text in small if text != "--set" and ".resolution" not in text for part in ("--set", text)]
+    result = gpgmap("replay", drive_bags.sqlite, tmp_path / "robot_b", "--sessions", "--out", "team", "--json",
+                    *changes)  # fmt: skip
+    summary = json.loads(result.stdout)
+    assert [row["name"] for row in summary["sessions"]] == ["drive", "robot_b"]
+    assert summary["closures"]["between_sessions"] >= 1
+    cells = {json.loads((tmp_path / "team_sessions" / name / "run.json").read_text())["map"]["resolution_m"]
+             for name in ("drive", "robot_b")}  # fmt: skip
+    assert len(cells) == 1
+    assert (tmp_path / "team" / "report.html").exists()
 
 
 def test_wrong_calls_write_nothing(
