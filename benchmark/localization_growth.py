@@ -1,8 +1,8 @@
 """Time and memory of a fix in maps of 100 to 5,000 submaps: while a robot is tracked, and while it is searched for.
 
-    python benchmark/localization_growth.py [--submaps 100,1000,5000] [--threads 2]
+    python benchmark/localization_growth.py [--submaps 100,1000,5000] [--threads 2] [--places 20]
 
-Submaps of real terrain (gabilan, 60 x 60 cells of 1 m) beside each other; beyond the first 20 places they are mirrored
+Submaps of real terrain (gabilan, 60 x 60 cells of 1 m) beside each other; beyond the first places they are mirrored
 copies, so that each is another place. None shares ground with another: the search is over all of them, as it is over
 the ground of a site that was mapped many times. Each query shares 70 % of its ground with one submap.
 """
@@ -50,6 +50,7 @@ def main() -> int:
     )
     parser.add_argument("--submaps", default="100,1000,5000")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--places", type=int, default=20, help="distinct places that are mapped, each a query")
     args = parser.parse_args()
     folder = data_folder()
     if folder is None:
@@ -57,7 +58,7 @@ def main() -> int:
         return 0
     rng = np.random.default_rng(5)
     (terrain,) = terrains(folder, ("gabilan60",))
-    pairs = [terrain.positive(0.7, rng) for _ in range(20)]
+    pairs = [terrain.positive(0.7, rng) for _ in range(args.places)]
     config, database = Config(), ClosureDatabase(ClosureConfig(threads=args.threads))
     names: list[int] = []
     print("submaps  tracking: ms of CPU, confirmed  searching: ms of CPU, wall ms  resident MB")

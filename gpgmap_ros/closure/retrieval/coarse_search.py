@@ -117,17 +117,16 @@ def propose_poses(
     smooth = weight_products(source.smooth, smooth_targets)
     smooth = fft.irfft2(smooth, s=(p, p), workers=1, overwrite_x=True)
     min_shared = np.array(
-        [min_shared_weight(source, target, grid, min_overlap) for target in targets], np.float32
+        [min_shared_weight(source.area, target.area, grid, min_overlap) for target in targets], np.float32
     )
     # The spectra are in units of the search grid, and the coarser lattice divides by its own cells.
     score_interpolated(sharp, smooth, np.float32((p / P) ** 2), min_shared)
     return np.asarray(sharp)
 
 
-def min_shared_weight(
-    source: SourceSpectra, target: TargetFields, grid: SearchGrid, min_overlap: float
-) -> float:
-    return min_overlap * min(source.area, target.area) / grid.stride**2
+def min_shared_weight(source: float, target: float | Array, grid: SearchGrid, min_overlap: float) -> Array:
+    """That must be shared of two maps with these areas, in cells of the search grid."""
+    return np.asarray(min_overlap * np.minimum(source, target) / grid.stride**2)
 
 
 def select_best(
@@ -152,7 +151,7 @@ def select_best(
         target.fields,
         cells,
         grid.size,
-        min_shared_weight(source, target, grid, min_overlap),
+        float(min_shared_weight(source.area, target.area, grid, min_overlap)),
     ).reshape(len(found), -1)
     found[:, :3] = cells[np.argmax(values, axis=1) + len(NEIGHBOURS) * np.arange(len(found))]
     found[:, 3] = values.max(axis=1)

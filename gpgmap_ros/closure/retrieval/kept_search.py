@@ -23,7 +23,7 @@ from gpgmap_ros.closure.retrieval.coarse_search import (
     propose_poses,
     select_best,
 )
-from gpgmap_ros.closure.retrieval.screening import screen_targets
+from gpgmap_ros.closure.retrieval.screening import ScreeningIndex
 from gpgmap_ros.closure.types import SubmapKey
 
 Targets = Mapping[SubmapKey, RegistrationMap]
@@ -50,6 +50,8 @@ class KeptSearch:
         self._cells, self._max_kept = min(cells, config.search_cells), max_kept
         self._grid: SearchGrid | None = None
         self._kept: dict[SubmapKey, TargetFields] = {}
+        self._indexed: list[SubmapKey] = []
+        self._index: ScreeningIndex | None = None  # of these, as of the last query that needed one
 
     def __len__(self) -> int:
         """Submaps that are remembered."""
@@ -57,6 +59,7 @@ class KeptSearch:
 
     def forget(self, name: SubmapKey) -> None:
         self._kept.pop(name, None)
+        self._index = None  # another submap may have that name next
 
     def poses(
         self,
@@ -103,8 +106,10 @@ class KeptSearch:
         """The names of so many targets."""
         assert self._grid is not None
         grid, config, names = self._grid, self._config, list(targets)
-        fields = in_parallel(lambda name: self._take(name, targets[name], grid), names, config.threads)
-        values = screen_targets(source, fields, grid, config.min_overlap, config.threads)
+        if self._index is None or self._indexed != names:
+            fields = in_parallel(lambda name: self._take(name, targets[name], grid), names, config.threads)
+            self._indexed, self._index = names, ScreeningIndex(fields, config.threads)
+        values = self._index.screen(source, grid, config.min_overlap)
         order = sorted(range(len(names)), key=lambda k: (-values[k], str(names[k])))
         return [names[k] for k in order[:count]]
 
@@ -122,4 +127,5 @@ class KeptSearch:
             step = 2.0 ** (np.ceil(4.0 * np.log2(radius)) / 4.0)
             grid = self._grid = make_search_grid(step, self._config, self._cells)
             self._kept.clear()
+            self._index = None
         return grid

@@ -18,7 +18,6 @@ it says which of them are worth a search (kept_search.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numba import njit
@@ -65,35 +64,54 @@ class ShiftedSource:
     slopes: Field
 
 
-def screen_targets(
-    source: SourceSpectra, targets: list[TargetFields], grid: SearchGrid, min_overlap: float, threads: int
-) -> Field:
-    """(targets,) L of all relief at the best yaw and shift of each, nearly; 0 where no pose is possible."""
-    min_shared = np.array(
-        [min_shared_weight(source, target, grid, min_overlap) for target in targets], np.float32
-    )
-    fields = np.stack([target.fields for target in targets], axis=1)
-    seen = fields[0].max(axis=0)
-    seen = np.maximum(seen, seen[::-1, ::-1])  # a shift stands for its opposite at the opposite yaw, too
-    parts = split_parts(fields.reshape(4, len(targets), -1))
-    reach = grid.size - grid.side
+class ScreeningIndex:
+    """Targets in principal components of their fields. They are the same for every query: made once.
 
-    def shift(at_yaw: Field) -> tuple[ShiftedSource, ShiftedSource]:
-        shifts = possible_shifts(at_yaw[0], seen, reach, float(min_shared.min()))
-        even, odd = split_parts(shift_fields(at_yaw, shifts))
-        return project_source(even, [e for e, _ in bases]), project_source(odd, [o for _, o in bases])
+    targets: on one search grid; threads: as of a ClosureConfig
+    """
 
-    with single_threaded_blas():
-        bases = in_parallel(
-            lambda pair: principal_components(pair, LOST_ENERGY), zip(*parts, strict=True), threads
-        )
-        shifted = in_parallel(shift, source.fields[: len(grid.yaws) // 2], threads)
-        work = partial(highest_likelihoods, shifted, bases)
-        batches = [slice(k, k + BATCH_SIZE) for k in range(0, len(targets), BATCH_SIZE)]
-        found = in_parallel(
-            lambda some: work((parts[0][:, some], parts[1][:, some]), min_shared[some]), batches, threads
-        )
-    return np.concatenate(found)
+    def __init__(self, targets: list[TargetFields], threads: int) -> None:
+        fields = np.stack([target.fields for target in targets], axis=1)
+        seen = fields[0].max(axis=0)
+        # a shift stands for its opposite at the opposite yaw, too
+        self._seen = np.maximum(seen, seen[::-1, ::-1])
+        self._areas = np.array([target.area for target in targets])
+        self._threads = threads
+        parts = split_parts(fields.reshape(4, len(targets), -1))
+
+        def project(some: slice) -> tuple[list[Field], list[Field]]:
+            even, odd = (
+                project_targets([basis[k] for basis in self._bases], parts[k][:, some]) for k in (0, 1)
+            )
+            return even, odd
+
+        with single_threaded_blas():
+            self._bases = in_parallel(
+                lambda pair: principal_components(pair, LOST_ENERGY), zip(*parts, strict=True), threads
+            )
+            self._batches = [slice(k, k + BATCH_SIZE) for k in range(0, len(targets), BATCH_SIZE)]
+            self._projected = in_parallel(project, self._batches, threads)
+
+    def screen(self, source: SourceSpectra, grid: SearchGrid, min_overlap: float) -> Field:
+        """(targets,) L of all relief at the best yaw and shift of each, nearly; 0 where no pose is possible."""
+        min_shared = min_shared_weight(source.area, self._areas, grid, min_overlap).astype(np.float32)
+        reach, bases = grid.size - grid.side, self._bases
+
+        def shift(at_yaw: Field) -> tuple[ShiftedSource, ShiftedSource]:
+            shifts = possible_shifts(at_yaw[0], self._seen, reach, float(min_shared.min()))
+            even, odd = split_parts(shift_fields(at_yaw, shifts))
+            return project_source(even, [e for e, _ in bases]), project_source(odd, [o for _, o in bases])
+
+        with single_threaded_blas():
+            shifted = in_parallel(shift, source.fields[: len(grid.yaws) // 2], self._threads)
+
+            def work(batch: int) -> Field:
+                return highest_likelihoods(
+                    shifted, *self._projected[batch], min_shared[self._batches[batch]]
+                )
+
+            found = in_parallel(work, range(len(self._batches)), self._threads)
+        return np.concatenate(found)
 
 
 def split_parts(fields: Field) -> Parts:
@@ -162,11 +180,13 @@ def project_source(fields: Field, bases: list[Field]) -> ShiftedSource:
 
 
 def highest_likelihoods(
-    source: list[tuple[ShiftedSource, ShiftedSource]], bases: list[Parts], targets: Parts, min_shared: Field
+    source: list[tuple[ShiftedSource, ShiftedSource]], even: list[Field], odd: list[Field], min_shared: Field
 ) -> Field:
-    """(T,) the highest L of each target over all yaws and shifts, nearly. targets: (4, T, cells); min_shared: (T,)"""
+    """(T,) the highest L of each target over all yaws and shifts, nearly.
+
+    even, odd: the targets, as of `project_targets`; min_shared: (T,)
+    """
     best = np.zeros(len(min_shared), np.float32)
-    even, odd = (project_targets([basis[k] for basis in bases], targets[k]) for k in (0, 1))
     for at in source:
         raise_to_likelihoods(best, multiply(at[0], even), multiply(at[1], odd), min_shared)
     return best

@@ -20,9 +20,9 @@ from gpgmap_ros.closure.retrieval.kept_search import KeptSearch
 from gpgmap_ros.closure.retrieval.ranking import Ranking
 from gpgmap_ros.closure.retrieval.screening import (
     LOST_ENERGY,
+    ScreeningIndex,
     possible_shifts,
     principal_components,
-    screen_targets,
     shift_fields,
     split_parts,
 )
@@ -49,16 +49,17 @@ def test_its_value_is_the_highest_of_all_yaws_and_shifts(
     grid = make_search_grid(max(map_.radius for map_ in targets.values()), CONFIG, cells, yaw_step=15.0)
     source = pack_source(Spectra(visit, grid, CONFIG, detail=False))
     packed = [pack_target(Spectra(map_, grid, CONFIG, detail=False)) for map_ in targets.values()]
-    values = screen_targets(source, packed, grid, CONFIG.min_overlap, 1)
+    values = ScreeningIndex(packed, 1).screen(source, grid, CONFIG.min_overlap)
     reach = grid.size - grid.side
     shifts = np.arange(-reach, reach + 1) % grid.size
     poses = np.stack(np.meshgrid(np.arange(len(grid.yaws)), shifts, shifts, indexing="ij"), -1).reshape(-1, 3)
     for value, target in zip(values, packed, strict=True):
-        min_shared = min_shared_weight(source, target, grid, CONFIG.min_overlap)
+        min_shared = float(min_shared_weight(source.area, target.area, grid, CONFIG.min_overlap))
         exact = compute_exact_likelihoods(source.fields, target.fields, poses, grid.size, min_shared).max()
         assert exact > 1.0
         assert value == pytest.approx(exact, rel=0.02)
-    np.testing.assert_array_equal(values, screen_targets(source, packed, grid, CONFIG.min_overlap, 2))
+    again = ScreeningIndex(packed, 2).screen(source, grid, CONFIG.min_overlap)
+    np.testing.assert_array_equal(values, again)
 
 
 def test_fields_move_by_the_shift_and_zeros_come_in() -> None:
@@ -121,6 +122,19 @@ def test_the_place_is_kept_and_a_submap_with_a_prior_always(
     np.testing.assert_array_equal(some[7].poses, everything[7].poses)
     anywhere = PosePrior(np.eye(4), np.diag([1e6, 1e6, 1e6, 0.1, 0.1, 10.0]))
     assert set(search.poses(visit, targets, {11: anywhere}, 3, max_targets=1)) == {7, 11}
+
+
+def test_the_index_follows_the_targets(
+    visit: RegistrationMap, targets: dict[int | str, RegistrationMap]
+) -> None:
+    search = KeptSearch(CONFIG, 16, 12.0)
+    assert list(search.poses(visit, targets, {}, 3, max_targets=1)) == [7]
+    without = {name: map_ for name, map_ in targets.items() if name != 7}
+    assert list(search.poses(visit, without, {}, 3, max_targets=1)) != [7]
+    swapped = {3: targets[7], 5: targets[5], 7: targets[3], 11: targets[11]}  # other ground by the same names
+    for name in (3, 7):
+        search.forget(name)
+    assert list(search.poses(visit, swapped, {}, 3, max_targets=1)) == [3]
 
 
 def test_a_ranking_refines_no_more_than_its_shortlist(
