@@ -7,11 +7,11 @@
 With `--folder`, map and results are kept there, and the same call goes on where the last one was interrupted.
 
 davos: the Alps at rover size (10 m cells shrunk to 0.2 m, slopes halved), a map of lanes on one half of it, starts on
-that half and on the other, which the map does not show (localization_off_map.py). blanca: the map is driven over flight line 1, the starts over
-line 2. Both with simulated rings of a 32-beam LiDAR and odometry that drifts by 1 % and 0.06 degrees on each metre,
-with random walks beside. A pose is right within three cells and three degrees of where the map has that ground: the
-truth is taken relative to the nearest submap of the map, whose own error is another matter. nclt: the second half of a
-real loop in a map of the first.
+that half and on the other, which the map does not show (localization_off_map.py). blanca: the map is driven over flight
+line 1, the starts over line 2. Both with simulated rings of a 32-beam LiDAR and odometry that drifts by 1 % and 0.06
+degrees on each metre, with random walks beside. A pose is right within three cells and three degrees of where the map
+has that ground: the truth is taken relative to the nearest submap of the map, whose own error is another matter. nclt:
+the second half of a real loop in a map of the first.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ def main() -> int:
     )
     parser.add_argument("--submaps", default="100,1000,5000")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--places", type=int, default=20, help="distinct places that are mapped, each a query")
+    parser.add_argument(
+        "--places", type=int, default=20, help="distinct places that are mapped, each a query"
+    )
     args = parser.parse_args()
     folder = data_folder()
     if folder is None:

@@ -112,7 +112,7 @@ def test_two_runs_with_frames_of_their_own_are_registered(tmp_path: Path) -> Non
     assert kept.T_before_after is None
     assert kept.pose.startswith("one frame: registered, and off by at most 0.")
     other = write_run(tmp_path / "other", make_map(make_ground(rng)))
-    with pytest.raises(CompareError, match="could not be registered: .*--keep-frames"):
+    with pytest.raises(CompareError, match=r"could not be registered: .*--keep-frames"):
         compare(monday, other)
 
 

@@ -47,7 +47,9 @@ def test_sessions_are_replayed_with_cells_of_one_size_and_merged(
 
     thinned = [replace(frame, points=frame.points[::20]) for frame in drive_bags.frames]
     drives.write_ros2(tmp_path / "robot_b", drives.messages_of(drives.later(thinned, 500.0, 30)))
-    changes = [part for text in small if text != "--set" and ".resolution" not in text for part in ("--set", text)]
+    changes = [
+        part for text in small if text != "--set" and ".resolution" not in text for part in ("--set", text)
+    ]
     result = gpgmap("replay", drive_bags.sqlite, tmp_path / "robot_b", "--sessions", "--out", "team", "--json",
                     *changes)  # fmt: skip
     summary = json.loads(result.stdout)

@@ -106,9 +106,7 @@ class ScreeningIndex:
             shifted = in_parallel(shift, source.fields[: len(grid.yaws) // 2], self._threads)
 
             def work(batch: int) -> Field:
-                return highest_likelihoods(
-                    shifted, *self._projected[batch], min_shared[self._batches[batch]]
-                )
+                return highest_likelihoods(shifted, *self._projected[batch], min_shared[self._batches[batch]])
 
             found = in_parallel(work, range(len(self._batches)), self._threads)
         return np.concatenate(found)
