@@ -5,8 +5,11 @@ of the same. Divided by these prior odds it is a likelihood ratio, and those of 
 
     odds of a hypothesis = odds of its first registration x product of the ratios of later submaps
 
-Ground counts once. While a submap grows, its newest registration replaces the one before, because that saw the same
-points; of the next submap, the log of its ratio counts by the part of its ground that is new. A hypothesis that expects
+Ground counts once, on both sides. While a submap grows, its newest registration replaces the one before, because that
+saw the same points; of the next submap, the log of its ratio counts by the part of its ground that is new. A submap of
+the map that has spoken for a hypothesis before does not make it more certain than its own odds do, now or then: what
+makes it look like another place, a valley that is the same along its floor, does so again further on. It may make up
+for what the hypothesis has lost since. A hypothesis that expects
 to share ground with a submap of the map, and is not confirmed there, loses `MISS`. Against all of them stands that the
 robot is nowhere in the map, with odds of 1.
 """
@@ -21,6 +24,7 @@ from gpgmap_ros.slam.pose_belief import PoseBelief
 
 PRIOR_ODDS = 1.0 / 40.0
 """That the probability of a registration assumes (closure/registration/probability.py)."""
+PRIOR_LOG_ODDS = float(np.log(PRIOR_ODDS))
 MISS = float(np.log(0.2))
 """Log of the probability that the right pose is not recognised where half of the ground is shared: four in five are."""
 MAX_LOG_ODDS = float(np.log(999.0))
@@ -42,7 +46,9 @@ class Hypothesis:
     before: where earlier submaps put it; None for a hypothesis that began in this one
     belief: with what this submap says, too
     settled: log odds from earlier submaps; evidence: what the newest registration of this one adds
-    seen: observations that confirmed it; targets: submaps of the map in which it was recognised last
+    best: the highest log odds at the end of an earlier submap
+    seen: observations that confirmed it; targets: submaps of the map in which it was recognised last, the best first
+    spoken: submaps of the map in which earlier submaps were recognised
     origin: what it came from, for people
     """
 
@@ -50,29 +56,40 @@ class Hypothesis:
     belief: PoseBelief
     settled: float = 0.0
     evidence: float = 0.0
+    best: float = -np.inf
     seen: int = 0
     targets: tuple[int, ...] = ()
+    spoken: frozenset[int] = frozenset()
     origin: str = "the map"
 
     @property
     def log_odds(self) -> float:
         return min(self.settled, MAX_LOG_ODDS) + self.evidence
 
-    def confirm(self, measured: PoseBelief, probability: float, new_ground: float, target: int) -> bool:
-        """A registration of this submap agrees; whether it is certain enough to measure the pose with.
+    def confirm(self, measured: PoseBelief, chances: dict[int, float], new_ground: float) -> bool:
+        """Registrations of this submap agree; whether they are certain enough to measure the pose with.
 
+        chances: submap of the map -> probability of its registration
         new_ground: part of the submap that earlier ones did not show
         """
         self.seen += 1
-        self.targets = (target,)
+        self.targets = tuple(sorted(chances, key=lambda target: -chances[target]))
+        highest = log_odds_of(chances[self.targets[0]])
         if self.before is None:
-            self.belief, self.evidence = measured, log_odds_of(probability)
+            self.belief, self.evidence = measured, highest
             return True
-        ratio = log_odds_of(probability) - float(np.log(PRIOR_ODDS))
-        self.evidence = new_ground * ratio
-        trusted = ratio >= MIN_FIX
+        self.evidence = max(self._evidence_of(target, p, new_ground) for target, p in chances.items())
+        trusted = highest - PRIOR_LOG_ODDS >= MIN_FIX
         self.belief = self.before.fuse(measured) if trusted else self.before
         return trusted
+
+    def _evidence_of(self, target: int, probability: float, new_ground: float) -> float:
+        """What a registration in one submap of the map adds to the log odds."""
+        own = log_odds_of(probability)
+        ratio = new_ground * (own - PRIOR_LOG_ODDS)
+        if target not in self.spoken:
+            return ratio
+        return min(ratio, max(self.best, own) - min(self.settled, MAX_LOG_ODDS))
 
     def miss(self, new_ground: float) -> None:
         """It should have been recognised and was not."""
@@ -84,6 +101,8 @@ class Hypothesis:
     def settle(self, belief: PoseBelief) -> None:
         """Another submap begins: its pose is believed to be this one now."""
         self.settled, self.evidence = min(self.log_odds, MAX_LOG_ODDS), 0.0
+        self.best = max(self.best, self.settled)
+        self.spoken |= {*self.targets}
         self.before = self.belief = belief
 
 

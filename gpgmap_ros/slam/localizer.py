@@ -266,9 +266,12 @@ class Localizer:
         for key, item in items.items():
             if key in groups:
                 group = groups[key]
-                best = group[0].probability
-                good = [m.belief for m in group if log_odds_of(m.probability) > log_odds_of(best) - NEARLY]
-                if item.confirm(average_beliefs(good), best, self._new_ground, group[0].target):
+                least = log_odds_of(group[0].probability) - NEARLY
+                good = [m.belief for m in group if log_odds_of(m.probability) > least]
+                chances: dict[int, float] = {}
+                for measurement in group:  # the most probable first
+                    chances.setdefault(measurement.target, measurement.probability)
+                if item.confirm(average_beliefs(good), chances, self._new_ground):
                     confirmed.add(key)
             elif expected.get(key, False):
                 item.miss(self._new_ground)
