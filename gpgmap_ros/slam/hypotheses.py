@@ -9,9 +9,11 @@ Ground counts once, on both sides. While a submap grows, its newest registration
 saw the same points; of the next submap, the log of its ratio counts by the part of its ground that is new. A submap of
 the map that has spoken for a hypothesis before does not make it more certain than its own odds do, now or then: what
 makes it look like another place, a valley that is the same along its floor, does so again further on. It may make up
-for what the hypothesis has lost since. A hypothesis that expects
-to share ground with a submap of the map, and is not confirmed there, loses `MISS`. Against all of them stands that the
-robot is nowhere in the map, with odds of 1.
+for what the hypothesis has lost since. A registration that is rather wrong than right speaks for nothing: it was looked
+for where the hypothesis is, and ground that is alike along a valley or a slope is nearly right there.
+
+A hypothesis that expects to share ground with a submap of the map, and is not confirmed there, loses `MISS`. Against
+all of them stands that the robot is nowhere in the map, with odds of 1.
 """
 
 from __future__ import annotations
@@ -87,6 +89,8 @@ class Hypothesis:
         """What a registration in one submap of the map adds to the log odds."""
         own = log_odds_of(probability)
         ratio = new_ground * (own - PRIOR_LOG_ODDS)
+        if own < 0.0:
+            return min(ratio, 0.0)
         if target not in self.spoken:
             return ratio
         return min(ratio, max(self.best, own) - min(self.settled, MAX_LOG_ODDS))

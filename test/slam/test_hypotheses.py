@@ -45,6 +45,14 @@ def test_another_place_of_the_map_counts_beside_one_that_has_spoken() -> None:
     assert item.log_odds == pytest.approx(log_odds_of(P) + log_odds_of(0.9) - PRIOR_LOG_ODDS)
 
 
+def test_a_registration_that_is_rather_wrong_speaks_for_nothing() -> None:
+    item = after_one_submap()
+    item.confirm(HERE, {7: P, 8: 0.4}, 1.0)
+    assert probabilities([item])[0] == pytest.approx(P)
+    item.confirm(HERE, {8: 0.001}, 1.0)
+    assert probabilities([item])[0] < P
+
+
 def test_a_place_that_has_spoken_makes_up_for_misses() -> None:
     item = after_one_submap()
     item.confirm(HERE, {8: P}, 1.0)
