@@ -38,10 +38,34 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
         ):  # there is no folder for the machine code: better a slow start each time than none
             _WATCH.kept = False
             loop = njit(**options)(function)
+        _forgive_index(loop)
         _WATCH.loops.add(loop)
         return loop
 
     return decorate
+
+
+def _forgive_index(loop: Any) -> None:
+    """Compile anew where the index of a loop's machine code can't be read.
+
+    It names classes of this package. After an update one of them may be gone, and numba, which reads the index before
+    it looks at the age of the source, would raise AttributeError at every start.
+    """
+    file = getattr(getattr(loop, "_cache", None), "_cache_file", None)
+    read = getattr(file, "_load_index", None)
+    if file is None or read is None:  # nothing is kept on disk
+        return
+
+    def read_or_nothing() -> Any:
+        try:
+            return read()
+        except OSError:
+            raise  # numba says what it does then
+        except Exception as error:
+            _LOG.debug("the index of compiled code of %s is not used: %s", loop.__name__, error)
+            return {}
+
+    file._load_index = read_or_nothing
 
 
 def cache_folder() -> str | None:

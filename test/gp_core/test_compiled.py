@@ -122,3 +122,26 @@ def test_the_first_start_says_what_it_does_and_the_next_one_is_quiet(tmp_path: P
     first, second = (run_python(FIRST_MAP, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
     assert first.stderr.count("compiling the inner loops for this CPU") == 1
     assert first.stdout == second.stdout == second.stderr == ""
+
+
+def test_an_index_of_another_version_is_not_used(tmp_path):
+    """It names classes that are gone: the loop is compiled anew, and nothing is raised."""
+    module = tmp_path / "loops_of_a_user.py"
+    module.write_text(
+        "from typing import NamedTuple\n"
+        "from gp_core.compiled import compiled\n"
+        "class Pair(NamedTuple):\n    a: float\n    b: float\n"
+        "@compiled()\ndef total(pair):\n    return pair.a + pair.b\n"
+    )
+    script = "import loops_of_a_user as m; print(m.total(m.{name}(1.0, 2.0)), m.total.stats.cache_hits)"
+
+    def run(name: str) -> str:
+        environment = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        command = [sys.executable, "-c", script.format(name=name)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip().split("}")[0]
+
+    assert run("Pair").startswith("3.0")
+    module.write_text(module.read_text().replace("Pair", "Couple"))
+    assert run("Couple").startswith("3.0")

@@ -1,4 +1,4 @@
-"""Addition of what a half left on its border, a lower triangle L and vectors r_m, to the front of the whole box.
+"""Addition of what a half left on its border, a lower triangle L, to the front of the whole box.
 
 runs: (runs, 3) of the half, as in `Plan`: first in its border, first in the front, length
 p: pivots of the whole box, the first of its front
@@ -80,13 +80,3 @@ def add_to_border(runs, p, L, out):  # type: ignore[no-untyped-def]
                     for a in range(length_a):
                         row_first = (to_a - p + a) * (to_a - p + a + 1) // 2
                         out[row_first + to_b - p + b] += L[first + a]
-
-
-@compiled()
-def add_vectors(runs, vectors, r):  # type: ignore[no-untyped-def]
-    """Add the vectors (n, K) of a half to those of the front."""
-    for s in range(runs.shape[0]):
-        first, to, length = runs[s]
-        for a in range(length):
-            for side in range(r.shape[1]):
-                r[to + a, side] += vectors[first + a, side]

@@ -47,6 +47,14 @@ _SPARSE_FROM: Final[tuple[tuple[float, Sparse], ...]] = (
 """Power of the spectrum's decay from which on separators have these sparse coefficients; 3.6 for nu = 1, 4.2 for 5/4,
 4.75 for 3/2. Two lines alone hold all that nu = 1 carries across them. Of nu = 5/4 they leave errors of 0.015 to 0.019
 standard deviations, which a quarter less work is worth; of 3/2 they leave 0.044."""
+_MOST_STIFFNESS: Final = 2e3
+"""Prior variance of a coefficient times its precision given those around it, up to which float32 holds the elimination:
+across a hole, rounding changes variances by up to 0.2 % at 1e3, by 1 % at 5e3 and by several % at 2e4."""
+_INFORMATION_IN_SINGLE: Final = 1e3
+"""Of the data of a block, in units of that precision, up to which it does: what many points in one spot leave open is a
+difference of numbers as large as these."""
+_MOST_INFORMATION: Final = 1e5
+"""Likewise up to which float64 does, and means are corrected by factors that are kept in float32."""
 _LEAVES_OF_JOB: Final = 9
 """Of the smallest boxes whose results are kept between two solutions."""
 
@@ -56,8 +64,8 @@ _PLANS: Final = 2
 """Sizes of lattices whose plans are kept."""
 
 # Columns of `Plan.boxes`
-(PIVOTS, BORDER, FIRST, SECOND, PARENT, NODES, RUNS, RUN_COUNT, OWN, MIXED, OUTER, BACK, VARIANCE,
- BACK_AT, INVERSE_AT, KEPT_AT, KEPT_VECTOR_AT, DEPTH, SHARED_AT, COLUMNS) = range(20)  # fmt: skip
+(PIVOTS, BORDER, FIRST, SECOND, PARENT, NODES, RUNS, RUN_COUNT, OWN, MIXED, OUTER, BACK, VARIANCE, EXACT_BACK,
+ BACK_AT, INVERSE_AT, KEPT_AT, SHARED_AT, DEPTH, COLUMNS) = range(20)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,18 +74,15 @@ class Job:
 
     boxes: indices, children before parents
     parent: job of the parent box; -1 for the whole lattice
-    up: (2,) numbers of the matrices, and of the vectors of one right-hand side, that wait at most for their parents
+    stack_up: numbers of the matrices that wait at most for their parents
     stack_down: numbers of the covariances on the longest way from the root to a leaf
     """
 
     boxes: Indices = field(repr=False)
     parent: int
     depth: int
-    up: tuple[int, int] = (0, 0)
+    stack_up: int = 0
     stack_down: int = 0
-
-    def stack_up(self, right_hand_sides: int) -> int:
-        return self.up[0] + right_hand_sides * self.up[1]
 
 
 @dataclass(frozen=True)
@@ -88,19 +93,22 @@ class Plan:
     boxes: (boxes, 19) numbers and offsets into the other arrays
     nodes: pivots and border of every box
     runs: (runs, 3) where the border of a box lies in its parent's front: first in the border, first there, length
-    precision: W, -B' W and B' W B of every shape, in float64
+    own: W of every shape, in float64
+    coupled: -B' W and B' W B of every shape, in the precision of the elimination
     back: -B' and V of every shape, in float32
+    exact_back: -B' of every shape, in float64
     jobs: parents first; job_of: (n_y n_x,) the one that has a coefficient among its pivots
-    lengths: of the arrays of a solution: F, P_pp^-1, kept triangles, kept vectors (for one right-hand side), and
-        covariances of kept boxes' borders
+    lengths: of the arrays of a solution: F, P_pp^-1, kept triangles, and covariances of kept boxes' borders
     """
 
     size: tuple[int, int]
     boxes: Indices = field(repr=False)
     nodes: Any = field(repr=False)
     runs: Indices = field(repr=False)
-    precision: Array = field(repr=False)
+    own: Array = field(repr=False)
+    coupled: Any = field(repr=False)
     back: Any = field(repr=False)
+    exact_back: Array = field(repr=False)
     jobs: list[Job] = field(repr=False)
     job_of: Indices = field(repr=False)
     lengths: tuple[int, ...]
@@ -133,51 +141,104 @@ class Plan:
     @property
     def tables(self) -> FrontTables:
         """The arrays as the compiled loops take them."""
-        return FrontTables(self.boxes, self.nodes, self.runs, self.precision, self.back, self.size[1])
+        return FrontTables(
+            self.boxes,
+            self.nodes,
+            self.runs,
+            self.own,
+            self.coupled,
+            self.back,
+            self.exact_back,
+            self.size[1],
+        )
+
+    @property
+    def precision(self) -> np.dtype[Any]:
+        """Type of the numbers that are eliminated: float32 or float64."""
+        dtype: np.dtype[Any] = self.coupled.dtype
+        return dtype
 
 
 class Fronts:
-    """The prior of boxes of every shape that was asked for."""
+    """The prior of boxes of every shape that was asked for.
+
+    single: whether float32 holds the elimination (`_MOST_STIFFNESS`)
+    information_in_single: of the data of a block up to which it does
+    most_information: of the data of a block that is used; more would not be seen in the map
+    """
 
     def __init__(self, prior: MarkovPrior) -> None:
         self.prior = prior
         power = falloff(prior.kernel, prior.spacing)
         self._sparse = next(sparse for least, sparse in _SPARSE_FROM if power > least)
-        self._plans: dict[tuple[int, int], Plan] = {}
+        stiffest = self._stiffest()
+        variance = float(prior.lags[prior.reach])
+        self.single = variance * stiffest <= _MOST_STIFFNESS
+        self.information_in_single = _INFORMATION_IN_SINGLE * stiffest
+        self.most_information = _MOST_INFORMATION * stiffest
+        self._plans: dict[tuple[int, int, bool], Plan] = {}
 
-    def plan(self, n_y: int, n_x: int) -> Plan:
-        """For a lattice of at least n_y x n_x coefficients."""
-        leaves = leaves_for(n_y), leaves_for(n_x)
-        if leaves not in self._plans:
+    def plan(self, n_y: int, n_x: int, *, single: bool | None = None) -> Plan:
+        """For a lattice of at least n_y x n_x coefficients. single: eliminated in float32; what the prior allows."""
+        in_single = self.single if single is None else single
+        key = leaves_for(n_y), leaves_for(n_x), in_single
+        if key not in self._plans:
             while len(self._plans) >= _PLANS:
                 del self._plans[next(iter(self._plans))]
             with single_threaded_blas():
-                self._plans[leaves] = self._make_plan(leaves)
-        return self._plans[leaves]
+                self._plans[key] = self._make_plan(key[:2], np.dtype(np.float32 if in_single else np.float64))
+        return self._plans[key]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plans": {}}
 
-    def _make_plan(self, leaves: tuple[int, int]) -> Plan:
+    def _stiffest(self) -> float:
+        """The largest precision of a coefficient given all others of its leaf and border."""
+        leaf = Shape((1, 1), (2, 2), self._sparse)
+        with single_threaded_blas():
+            own, *_ = _shape_tables(leaf, lags_within(self.prior, 2 * PERIOD, 2 * PERIOD))
+        return float(np.diagonal(own).max())
+
+    def _make_plan(self, leaves: tuple[int, int], precision: np.dtype[Any]) -> Plan:
         boxes = dissect(leaves, self._sparse)
         n_y, n_x = (n * PERIOD for n in leaves)
         lags = lags_within(self.prior, n_y, n_x)
-        precision: list[Array] = []
-        back: list[Any] = []
-        offsets: dict[Shape, tuple[int, ...]] = {}
-        used = [0, 0]
-        for shape in dict.fromkeys(box.shape for box in boxes):
-            starts = []
-            for k, table in enumerate(_shape_tables(shape, lags)):
-                in_single = k >= 3
-                starts.append(used[in_single])
-                used[in_single] += table.size
-                if in_single:
-                    back.append(table.astype(np.float32).ravel())
-                else:
-                    precision.append(table.ravel())
-            offsets[shape] = tuple(starts)
-        return _flatten(boxes, (n_y - 2, n_x - 2), offsets, np.concatenate(precision), np.concatenate(back))
+        tables = _Tables(precision)
+        offsets = {
+            shape: tables.add(_shape_tables(shape, lags))
+            for shape in dict.fromkeys(box.shape for box in boxes)
+        }
+        return _flatten(boxes, (n_y - 2, n_x - 2), offsets, tables)
+
+
+class _Tables:
+    """The matrices of all shapes, one after the other in arrays of the precision that is needed of them.
+
+    parts: of own, coupled, back and exact_back of a `Plan`
+    """
+
+    def __init__(self, precision: np.dtype[Any]) -> None:
+        self._types = np.dtype(np.float64), precision, np.dtype(np.float32), np.dtype(np.float64)
+        self._parts: tuple[list[Any], ...] = ([], [], [], [])
+        self._used = [0, 0, 0, 0]
+
+    def add(self, shape_tables: tuple[Array, ...]) -> tuple[int, ...]:
+        """Where W, -B' W, B' W B, -B', V, and -B' in float64 of a shape are."""
+        W, mixed, outer, back, V = shape_tables
+        return tuple(
+            self._append(k, table)
+            for k, table in ((0, W), (1, mixed), (1, outer), (2, back), (2, V), (3, back))
+        )
+
+    def _append(self, k: int, table: Array) -> int:
+        start = self._used[k]
+        self._parts[k].append(table.astype(self._types[k]).ravel())
+        self._used[k] += table.size
+        return start
+
+    def arrays(self) -> tuple[Any, Any, Any, Any]:
+        own, coupled, back, exact_back = (np.concatenate(parts) for parts in self._parts)
+        return own, coupled, back, exact_back
 
 
 def _shape_tables(shape: Shape, lags: Array) -> tuple[Array, Array, Array, Array, Array]:
@@ -201,13 +262,12 @@ def _flatten(
     boxes: list[Box],
     size: tuple[int, int],
     offsets: dict[Shape, tuple[int, ...]],
-    precision: Array,
-    back: Any,
+    tables: _Tables,
 ) -> Plan:
     out = np.full((len(boxes), COLUMNS), -1, dtype=np.int64)
     nodes, runs = [], []
     node_count = run_count = 0
-    lengths = [0, 0, 0, 0, 0]
+    lengths = [0, 0, 0, 0]
     deepest = _deepest_job(boxes)
     jobs: list[Job] = []
     job_of_box = np.full(len(boxes), -1)
@@ -222,16 +282,15 @@ def _flatten(
         out[k, PIVOTS], out[k, BORDER], out[k, PARENT], out[k, DEPTH] = p, m, box.parent, box.depth
         out[k, FIRST : FIRST + len(box.children)] = box.children
         out[k, NODES], out[k, RUNS], out[k, RUN_COUNT] = node_count, run_count, len(found)
-        out[k, OWN : VARIANCE + 1] = offsets[box.shape]
+        out[k, OWN : EXACT_BACK + 1] = offsets[box.shape]
         out[k, BACK_AT], out[k, INVERSE_AT] = lengths[:2]
         lengths[0] += p * m
         lengths[1] += p * p
         kept = box.depth <= 2 or (box.depth <= deepest and box.depth % 2 == 0)
         if kept:
-            out[k, KEPT_AT], out[k, KEPT_VECTOR_AT], out[k, SHARED_AT] = lengths[2:]
-            lengths[2] += m * (m + 1) // 2
-            lengths[3] += m
-            lengths[4] += m * m
+            out[k, KEPT_AT], out[k, SHARED_AT] = lengths[2:]
+            lengths[2] += _triangle(m)
+            lengths[3] += m * m
             job_of_box[k] = len(members)
             members.append([])
             jobs.append(
@@ -254,32 +313,32 @@ def _flatten(
     for k, box in enumerate(boxes):
         job_of[box.pivots] = job_of_box[k]
     return Plan(
-        size, out, np.concatenate(nodes).astype(np.int32), np.concatenate(runs), precision, back, jobs, job_of,
+        size, out, np.concatenate(nodes).astype(np.int32), np.concatenate(runs), *tables.arrays(), jobs, job_of,
         tuple(lengths),
     )  # fmt: skip
 
 
 def _sized_job(order: Indices, job: Job, boxes: Indices) -> Job:
     """The job with the sizes of its stacks."""
-    waiting, most = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    waiting = most = 0
     own = set(order.tolist())
     down = dict.fromkeys(own, 0)
     for k in order:
         for child in boxes[k, FIRST : SECOND + 1]:
             if child in own:
-                waiting -= _triangle_and_vector(int(boxes[child, BORDER]))
+                waiting -= _triangle(int(boxes[child, BORDER]))
         if boxes[k, KEPT_AT] < 0:
-            waiting += _triangle_and_vector(int(boxes[k, BORDER]))
-            most = np.maximum(most, waiting)
+            waiting += _triangle(int(boxes[k, BORDER]))
+            most = max(most, waiting)
     for k in order[::-1]:
         p, m = int(boxes[k, PIVOTS]), int(boxes[k, BORDER])
         above = down[int(boxes[k, PARENT])] if int(boxes[k, PARENT]) in own else 0
         down[int(k)] = above + m * m + m * p + p * p
-    return Job(order, job.parent, job.depth, (int(most[0]), int(most[1])), max(down.values()))
+    return Job(order, job.parent, job.depth, most, max(down.values()))
 
 
-def _triangle_and_vector(m: int) -> Indices:
-    return np.array([m * (m + 1) // 2, m])
+def _triangle(m: int) -> int:
+    return m * (m + 1) // 2
 
 
 def _deepest_job(boxes: list[Box]) -> int:

@@ -1,7 +1,9 @@
 """The posterior of a rectangle of coefficients by nested dissection, kept and brought up to date where data changed.
 
 Upwards, only boxes with changed data and those around them are eliminated again. Downwards, a box is left as it is if
-neither its data nor what is known of its border have changed by more than a small part of a standard deviation.
+neither its data nor the variances of its border have changed by more than a small part. Means are solved everywhere,
+for what the change of the data leaves of the normal equations, and are corrected by all that they leave of them when
+rounding may have added up (mean_solution.py).
 
 A pane whose variances may lag keeps its factors while the information in a job grows by no more than that on average:
 the means of all coefficients are then those of the newest data (kept_factors.py), the variances those of the data that
@@ -19,20 +21,24 @@ import numpy as np
 from gp_core.arrays import Array
 from gp_core.grid.markov.dissection import Indices
 from gp_core.grid.markov.elimination_upwards import eliminate, find_filled
-from gp_core.grid.markov.front_arrays import Equations, Factors, KeptBorders, Moments
-from gp_core.grid.markov.fronts import BORDER, NODES, PIVOTS, Plan
-from gp_core.grid.markov.kept_factors import add_stencil_product, improve
+from gp_core.grid.markov.front_arrays import Factors
+from gp_core.grid.markov.fronts import BORDER, NODES, PIVOTS, Fronts
+from gp_core.grid.markov.kept_factors import improve
+from gp_core.grid.markov.mean_solution import add_stencil_product, residual, solve
 from gp_core.grid.markov.normal_equations import NEIGHBOURS, add_blocks
 from gp_core.grid.markov.substitution_downwards import substitute
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.workers import Workers
 
-_SETTLED_MEAN: Final = 2e-3
-"""Change of a border's mean, in standard deviations, below which the boxes inside are not solved again."""
 _SETTLED_VARIANCE: Final = 2e-3
-"""Likewise the relative change of its variance."""
+"""Relative change of a border's variances below which the boxes inside are not solved again."""
+_DRIFT: Final = 0.01
+"""Root of e' P e that rounding may leave of the mean: at no cell is it off by more posterior standard deviations."""
+_MOST_CORRECTIONS: Final = 20
+_LEAST_GAIN: Final = 0.5
+"""Of a correction, relative to the one before, from which on they do not converge."""
 _SAFETY: Final = 1e-6
-"""Share of the boxes' own precision that is added where a job could not be eliminated."""
+"""Share of the boxes' own precision that is added where a job could not be eliminated in float64."""
 _MOST_RENEWED: Final = 0.5
 """Share of the jobs to be eliminated again from which on all are that have changed."""
 _MOST_DELAY: Final = 3
@@ -75,8 +81,16 @@ class Pane:
     lag: growth of the information in a job, on average over its coefficients, up to which its variances may stay
     """
 
-    def __init__(self, plan: Plan, first: tuple[int, int], right_hand_sides: int, lag: float = 0.0) -> None:
-        self.plan = plan
+    def __init__(
+        self,
+        fronts: Fronts,
+        size: tuple[int, int],
+        first: tuple[int, int],
+        right_hand_sides: int,
+        lag: float = 0.0,
+    ) -> None:
+        self._fronts = fronts
+        self.plan = plan = fronts.plan(*size)
         self.first = first
         self._lag = lag
         self.fallbacks = 0
@@ -90,14 +104,18 @@ class Pane:
             filled=np.zeros(len(plan.boxes), dtype=np.bool_),
             back=np.empty(plan.lengths[0], dtype=np.float32),
             inverse=np.empty(plan.lengths[1], dtype=np.float32),
-            solved=np.zeros((N, K)),
         )
-        self._kept = KeptBorders(np.empty(plan.lengths[2]), np.empty((plan.lengths[3], K)))
+        self._triangles = np.empty(plan.lengths[2], dtype=plan.precision)
+        """L of the boxes that are kept."""
         self._borders: list[Any] = [None] * len(plan.jobs)
         self._factored: Array | None = None
         """(N, 13) the stencil that was eliminated; None before that, or where variances may not lag."""
         self._residual = np.zeros((K, N))
-        """Of the normal equations at the means."""
+        """Of the normal equations at the means, as far as it is known without the prior."""
+        self._drift = 0.0
+        """Bound on the root of e' P e of the means, for what rounding has left since they were last corrected."""
+        self._roundoff = np.inf
+        """Share of a change of the means that they may be off by."""
         self._waiting: Mask = np.zeros(len(plan.jobs), dtype=np.bool_)
         """Jobs whose factors are of older data."""
         self._sizes = np.maximum(np.bincount(plan.job_of, minlength=len(plan.jobs)), _SMALL_JOB)
@@ -108,7 +126,7 @@ class Pane:
 
     @property
     def nbytes(self) -> int:
-        arrays = [self.means, self.covariances, self._stencil, self._right, *self._factors, *self._kept]
+        arrays = [self.means, self.covariances, self._stencil, self._right, *self._factors, self._triangles]
         arrays += [self._residual] if self._factored is None else [self._residual, self._factored]
         return sum(array.nbytes for array in arrays)
 
@@ -128,26 +146,46 @@ class Pane:
         heights: (K, J, I, 3, 3)
         prompt: leave covariances that are too large to `renew`
         """
-        before = None if self._factored is None else (self._stencil.copy(), self._right.copy())
+        stencil, right = self._stencil.copy(), self._right.copy()
         touched = self._take_data(changed, s, heights, gain, workers)
+        if self._in_single and self._stencil[..., 0].max() > self._fronts.information_in_single:
+            self._turn_to_double()
+            stencil[:] = right[:] = 0.0
         dirty = np.zeros(len(self.plan.jobs), dtype=np.bool_)
         dirty[self.plan.job_of[touched]] = True
-        if before is not None:
-            followed = self._follow(*before, workers, prompt)
+        rest = self._change_of_residual(stencil, right)
+        everywhere = np.ones(self.plan.size, dtype=np.bool_)
+        if self._factored is not None:
+            followed = self._follow(rest, workers, prompt)
             if followed is not None:
                 self._waiting |= dirty
-                return np.ones(self.plan.size, dtype=np.bool_), followed
+                return everywhere, followed
         dirty |= self._waiting
         self._waiting[:] = False
-        self._eliminate_with_parents(dirty, workers)
+        solved = self._eliminate_with_parents(dirty, workers) and self._solve_means(rest, workers)
+        if not solved and self._in_single:
+            self._turn_to_double()
+            dirty[:] = True
+            solved = self._eliminate_with_parents(dirty, workers) and self._solve_means(
+                self._right.reshape(rest.shape), workers
+            )
+        if not solved:
+            self.fallbacks += 1
         if self._lag > 0.0:
             self._factored = self._stencil.reshape(-1, NEIGHBOURS).copy()
-            self._residual[:] = 0.0
             dirty |= self._not_spread
             self._not_spread[:] = False
             self._delay[:] = 0
-        solved = self._substitute_from(dirty, self.means, _SETTLED_VARIANCE, _SETTLED_MEAN, workers)
-        return solved, solved
+        return everywhere, self._substitute_from(dirty, _SETTLED_VARIANCE, workers)
+
+    def _change_of_residual(self, stencil: Array, right: Array) -> Array:
+        """(K, N) what the change of the data since these normal equations leaves of them at the means."""
+        means = self.means.reshape(len(self.means), -1)
+        out = self._residual + (self._right - right).reshape(means.shape)
+        less = (stencil - self._stencil).reshape(-1, NEIGHBOURS)
+        for mean, rest in zip(means, out, strict=True):
+            add_stencil_product(less, mean, self.plan.size[1], rest)
+        return out
 
     def renew(self, workers: Workers) -> Mask:
         """Bring the covariances up to date that `update` has left behind by a good part of the lag.
@@ -160,13 +198,13 @@ class Pane:
         self._renew_factors(self._outdated(self._change_by_job(self._factored)), self._factored, workers)
         return self._renew_covariances(workers)
 
-    def _follow(self, stencil: Array, right: Array, workers: Workers, prompt: bool) -> Mask | None:
+    def _follow(self, rest: Array, workers: Workers, prompt: bool) -> Mask | None:
         """The means of the new data by the factors, of which those are renewed whose data have changed much.
 
         Returns of which coefficients (n_y, n_x) the covariances were solved again; None where all is to be solved
         anew.
 
-        stencil, right: the normal equations at which the means are a solution
+        rest: (K, N) of the normal equations at the means
         """
         plan, factored = self.plan, self._factored
         assert factored is not None
@@ -175,38 +213,42 @@ class Pane:
         renewed = self._jobs_to_renew(change, prompt)
         if renewed.mean() > _MOST_RENEWED:
             return None
+        if not self._renew_factors(renewed, factored, workers):
+            return None
         means = self.means.reshape(len(self.means), -1)
-        residual = self._residual + (self._right - right).reshape(len(means), -1)
-        less = stencil.reshape(-1, NEIGHBOURS) - now
-        for mean, rest in zip(means, residual, strict=True):
-            add_stencil_product(less, mean, plan.size[1], rest)
-        self._renew_factors(renewed, factored, workers)
+        exactly = not self._drift <= _DRIFT
+        left = self._exact_residual(workers) if exactly else rest.copy()
         growth = now - factored
-        for mean, rest in zip(means, residual, strict=True):
-            if not improve(mean, rest, growth, plan, self._factors, workers):
+        farthest = 0.0
+        for mean, of_mean in zip(means, left, strict=True):
+            moved = improve(mean, of_mean, growth, plan, self._factors, workers)
+            if moved is None:
                 return None
-        self._residual = residual
+            farthest = max(farthest, moved)
+        self._residual = left
+        self._drift = (0.0 if exactly else self._drift) + self._rounding(farthest)
         if prompt and not (change.lost > self._lag * change.seen).any():
             return np.zeros(plan.size, dtype=np.bool_)
         return self._renew_covariances(workers)
 
-    def _renew_factors(self, jobs: Mask, factored: Array, workers: Workers) -> None:
-        """Eliminate the present data of these jobs and of all that they are parts of."""
-        if jobs.any():
-            self._eliminate_with_parents(jobs, workers)
-            np.copyto(factored, self._stencil.reshape(-1, NEIGHBOURS), where=jobs[self.plan.owners])
-            self._not_spread |= jobs
-            self._delay[jobs] = 0
+    def _renew_factors(self, jobs: Mask, factored: Array, workers: Workers) -> bool:
+        """Eliminate the present data of these jobs and of all that they are parts of; False if that is not possible."""
+        if not jobs.any():
+            return True
+        if not self._eliminate_with_parents(jobs, workers):
+            self._waiting |= jobs
+            return False
+        np.copyto(factored, self._stencil.reshape(-1, NEIGHBOURS), where=jobs[self.plan.owners])
+        self._not_spread |= jobs
+        self._delay[jobs] = 0
+        return True
 
     def _renew_covariances(self, workers: Workers) -> Mask:
         """Those of the jobs whose factors are newer; which coefficients (n_y, n_x) were solved."""
         jobs = self._not_spread
         if not jobs.any():
             return np.zeros(self.plan.size, dtype=np.bool_)
-        # The means that come with the covariances are those of factors of mixed age: they are not wanted.
-        solved = self._substitute_from(
-            jobs, np.empty_like(self.means), _SETTLED_SHARE * self._lag, np.inf, workers
-        )
+        solved = self._substitute_from(jobs, _SETTLED_SHARE * self._lag, workers)
         self._not_spread = np.zeros_like(jobs)
         return solved
 
@@ -262,30 +304,68 @@ class Pane:
         large = total(np.abs(change) > _LARGE)
         return _Change(np.abs(grown) + new + gone, lost, large, total(np.ones(job.size)))
 
-    def _eliminate_with_parents(self, jobs: Mask, workers: Workers) -> None:
-        """Upwards through these jobs and all that they are parts of, which are marked too."""
+    def _eliminate_with_parents(self, jobs: Mask, workers: Workers) -> bool:
+        """Upwards through these jobs and all that they are parts of, which are marked too; False if float32 does not
+        hold one of them."""
         for k in range(len(jobs) - 1, 0, -1):
             jobs[self.plan.jobs[k].parent] |= jobs[k]
-        for stage in reversed(self._stages()):
-            workers.run(self._eliminate, [(int(k),) for k in stage if jobs[k]])
+        return all(
+            all(workers.run(self._eliminate, [(int(k),) for k in stage if jobs[k]]))
+            for stage in reversed(self._stages())
+        )
 
-    def _substitute_from(
-        self, jobs: Mask, means: Array, settled_variance: float, settled_mean: float, workers: Workers
-    ) -> Mask:
-        """Downwards through these jobs and those whose border has moved; which coefficients (n_y, n_x) were solved.
+    def _solve_means(self, rest: Array, workers: Workers) -> bool:
+        """Add P^-1 r to the means, by factors of the present data, and correct them if rounding may be seen; False, and
+        means as before, where that does not converge.
 
-        means: (K, n_y, n_x) that are written
+        rest: (K, N) r
         """
-        shared = np.empty(self.plan.lengths[4], dtype=np.float32)
+        means = self.means.reshape(len(self.means), -1)
+        before = means.copy()
+        change, moved = self._solution(rest, workers)
+        means += change
+        self._residual[:] = 0.0
+        self._drift += self._rounding(moved)
+        for _ in range(_MOST_CORRECTIONS):
+            if self._drift <= _DRIFT:
+                return True
+            change, correction = self._solution(self._exact_residual(workers), workers)
+            if not correction < _LEAST_GAIN * moved:
+                break
+            means += change
+            self._roundoff = correction / moved
+            self._drift = self._roundoff * correction
+            moved = correction
+        means[:] = before
+        self._residual[:] = rest
+        self._drift, self._roundoff = 0.0, np.inf
+        return False
+
+    def _solution(self, rest: Array, workers: Workers) -> tuple[Array, float]:
+        """P^-1 r, and the root of r' P^-1 r, the largest of all right-hand sides."""
+        change = solve(rest, self.plan, self._factors, workers)
+        square = float(np.einsum("kn,kn->k", rest, change).max())
+        return change, np.sqrt(square) if square > 0.0 else 0.0
+
+    def _rounding(self, moved: float) -> float:
+        """What rounding may leave of a change of the means, in the same measure."""
+        return self._roundoff * moved if moved > 0.0 else 0.0
+
+    def _exact_residual(self, workers: Workers) -> Array:
+        means = self.means.reshape(len(self.means), -1)
+        return residual(
+            means, self._right.reshape(means.shape), self._stencil.reshape(-1, NEIGHBOURS), self.plan, workers
+        )
+
+    def _substitute_from(self, jobs: Mask, settled: float, workers: Workers) -> Mask:
+        """Downwards through these jobs and those whose border has other variances; which coefficients (n_y, n_x) were
+        solved."""
+        shared = np.empty(self.plan.lengths[3], dtype=np.float32)
         visited = np.zeros_like(jobs)
         for stage in self._stages():
-            chosen = [
-                int(k)
-                for k in stage
-                if jobs[k] or self._moved(int(k), visited, settled_variance, settled_mean)
-            ]
+            chosen = [int(k) for k in stage if jobs[k] or self._moved(int(k), visited, settled)]
             visited[chosen] = True
-            workers.run(self._substitute, [(k, means, shared) for k in chosen])
+            workers.run(self._substitute, [(k, shared) for k in chosen])
         return np.asarray(visited[self.plan.job_of].reshape(self.plan.size))
 
     def _take_data(
@@ -302,12 +382,13 @@ class Pane:
         begin, end = max(int(i.min()), 0), min(int(i.max()) + 3, n_x)
         self._stencil[low:high, begin:end] = 0.0
         self._right[:, low:high, begin:end] = 0.0
+        weights, heights = _limited(s.weights, heights, self._fronts.most_information / gain)
         cuts = np.linspace(low, high, workers.count + 1).astype(int)
         workers.run(
             add_blocks,
             [
                 (
-                    s.weights,
+                    weights,
                     heights,
                     gain,
                     0,
@@ -334,26 +415,52 @@ class Pane:
         depth = np.array([job.depth for job in self.plan.jobs])
         return [np.flatnonzero(depth == d) for d in np.unique(depth)]
 
-    def _eliminate(self, k: int) -> None:
+    @property
+    def _in_single(self) -> bool:
+        return bool(self.plan.precision == np.float32)
+
+    def _turn_to_double(self) -> None:
+        """Forget all that was solved: from now on the data are eliminated in float64."""
+        self.fallbacks += 1
+        self.plan = self._fronts.plan(*self.plan.size, single=False)
+        self._triangles = np.empty(self.plan.lengths[2], dtype=self.plan.precision)
+        self._factored = None
+        self._waiting[:] = True
+        self._drift, self._roundoff = 0.0, np.inf
+        self.means[:] = 0.0
+        self._residual[:] = 0.0
+
+    def _eliminate(self, k: int) -> bool:
+        """Upwards through a job; False if float32 does not hold it."""
         plan, job = self.plan, self.plan.jobs[k]
-        equations = Equations(
-            self._stencil.reshape(-1, NEIGHBOURS), self._right.reshape(len(self._right), -1)
-        )
-        find_filled(job.boxes, plan.boxes, plan.nodes, equations.stencil, self._factors.filled)
-        room = job.stack_up(len(self._right))
+        stencil = self._stencil.reshape(-1, NEIGHBOURS)
+        find_filled(job.boxes, plan.boxes, plan.nodes, stencil, self._factors.filled)
+        in_single = True if self._in_single else None
         for safety in (0.0, _SAFETY):
-            if eliminate(job.boxes, plan.tables, equations, 1.0 + safety, self._factors, self._kept, room):
-                return
+            if eliminate(
+                job.boxes,
+                plan.tables,
+                stencil,
+                1.0 + safety,
+                self._factors,
+                self._triangles,
+                in_single,
+                job.stack_up,
+            ):
+                return True
+            if self._in_single:
+                return False
             self.fallbacks += 1
         self._factors.filled[job.boxes] = False
+        return True
 
-    def _substitute(self, k: int, means: Array, shared: Any) -> None:
+    def _substitute(self, k: int, shared: Any) -> None:
         job = self.plan.jobs[k]
-        moments = Moments(means.reshape(len(means), -1), self.covariances.reshape(-1, NEIGHBOURS))
-        substitute(job.boxes, self.plan.tables, self._factors, shared, moments, job.stack_down)
-        self._borders[k] = self._border(k)
+        covariances = self.covariances.reshape(-1, NEIGHBOURS)
+        substitute(job.boxes, self.plan.tables, self._factors, shared, covariances, job.stack_down)
+        self._borders[k] = self._border_variances(k)
 
-    def _moved(self, k: int, visited: Mask, settled_variance: float, settled_mean: float) -> bool:
+    def _moved(self, k: int, visited: Mask, settled: float) -> bool:
         """Whether the border of a job's root is known otherwise than when the job was solved."""
         before = self._borders[k]
         if before is None:
@@ -361,16 +468,21 @@ class Pane:
         parent = self.plan.jobs[k].parent
         if parent >= 0 and not visited[parent]:
             return False
-        means, variances = self._border(k)
-        if (np.abs(variances - before[1]) > settled_variance * variances).any():
-            return True
-        return bool((np.abs(means - before[0]) > settled_mean * np.sqrt(variances)).any())
+        variances = self._border_variances(k)
+        return bool((np.abs(variances - before) > settled * variances).any())
 
-    def _border(self, k: int) -> tuple[Array, Array]:
-        """(K, m) means and (m,) variances of the border of a job's root."""
+    def _border_variances(self, k: int) -> Array:
+        """(m,) of the border of a job's root."""
         root = self.plan.boxes[self.plan.jobs[k].boxes[-1]]
         first = root[NODES] + root[PIVOTS]
         border = self.plan.nodes[first : first + root[BORDER]]
-        return self.means.reshape(len(self.means), -1)[:, border], self.covariances.reshape(-1, NEIGHBOURS)[
-            border, 0
-        ]
+        return np.asarray(self.covariances.reshape(-1, NEIGHBOURS)[border, 0])
+
+
+def _limited(weights: Array, heights: Array, most: float) -> tuple[Array, Array]:
+    """The moments of blocks (J, I, 5, 5) and (K, J, I, 3, 3), none with more information than `most`."""
+    total = weights[..., 0, 0]
+    if not total.max(initial=0.0) > most:
+        return weights, heights
+    share = (most / np.maximum(total, most))[..., None, None]
+    return weights * share, heights * share

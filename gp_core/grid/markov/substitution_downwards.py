@@ -1,11 +1,11 @@
-"""Means and covariances of the coefficients of a dissection, from the whole lattice back to the leaves.
+"""Covariances of near coefficients of a dissection, from the whole lattice back to the leaves.
 
 With X and F from elimination_upwards.py, pivots p and border m of a box,
 
-    m_p = X r_p - F' m_m,    S_mp = -S_mm F,    S_pp = X + F' S_mm F
+    S_mp = -S_mm F,    S_pp = X + F' S_mm F
 
-(Takahashi, Fagan and Chin, 1973, for whole blocks). A box without data has F = -B', X = V of the prior. All terms of S
-are positive, and float32 will do; means stay in float64.
+(Takahashi, Fagan and Chin, 1973, for whole blocks). A box without data has F = -B', X = V of the prior. All terms are
+positive, and float32 will do.
 
 Where there are data, they screen the pivots from most of the border: rows of F that carry next to nothing of the
 border's variance to any pivot are left out of the products, which in the upper boxes are nearly all rows.
@@ -74,20 +74,19 @@ class _FrontCovariance(NamedTuple):
 
 
 @compiled(fastmath={"contract"})
-def substitute(order, tables, factors, shared, moments, room):  # type: ignore[no-untyped-def]
-    """Downwards through the boxes of a job: the posterior of its coefficients.
+def substitute(order, tables, factors, shared, covariances, room):  # type: ignore[no-untyped-def]
+    """Downwards through the boxes of a job: the covariances (n_y n_x, 13) of its coefficients.
 
     order: children before parents, taken backwards
-    tables: `FrontTables`, factors: `Factors`; results: `Moments`
+    tables: `FrontTables`, factors: `Factors`
     shared: covariances of the borders of kept boxes, where those of the job's root are read and deeper ones are written
     room: numbers of the covariances on the longest way from the root to a leaf
     """
     boxes, filled = tables.boxes, factors.filled
     stack = np.empty(room, dtype=np.float32)
     at = np.empty(boxes.shape[0], dtype=np.int64)
-    place = np.full(moments.means.shape[1], -1, dtype=np.int32)
+    place = np.full(covariances.shape[0], -1, dtype=np.int32)
     work = _make_work(order, boxes)
-    mean = np.empty(work.precision.size)
     for step in range(order.size - 1, -1, -1):
         k = order[step]
         p, m = boxes[k, PIVOTS], boxes[k, BORDER]
@@ -101,10 +100,9 @@ def substitute(order, tables, factors, shared, moments, room):  # type: ignore[n
             F = matrix(tables.back, boxes[k, BACK], m, p)
             X = matrix(tables.back, boxes[k, VARIANCE], p, p)
         _find_covariance(F, X, work, S)
-        _find_means(front, F, filled[k], factors.solved, mean[:p], moments.means)
         for a in range(p + m):
             place[front[a]] = a
-        _keep(front, p, tables.n_x, place, S.own, S.mixed, moments.covariances)
+        _keep(front, p, tables.n_x, place, S.own, S.mixed, covariances)
         for a in range(p + m):
             place[front[a]] = -1
         _share_borders(k, tables, S, shared)
@@ -206,21 +204,6 @@ def _take_rows(source, chosen, out):  # type: ignore[no-untyped-def]
         row, copy = source[chosen[k]], out[k]
         for b in range(copy.size):
             copy[b] = row[b]
-
-
-@njit(inline="always")
-def _find_means(front, F, with_data, solved, own, means):  # type: ignore[no-untyped-def]
-    """m_p = X r_p - F' m_m; own: (p,) room for one of them."""
-    m, p = F.shape
-    for side in range(means.shape[0]):
-        for a in range(p):
-            own[a] = solved[front[a], side] if with_data else 0.0
-        for b in range(m):
-            row, value = F[b], means[side, front[p + b]]
-            for a in range(p):
-                own[a] -= row[a] * value
-        for a in range(p):
-            means[side, front[a]] = own[a]
 
 
 @njit(inline="always")

@@ -108,6 +108,7 @@ class MarkovSurface:
                     part.copy(self.means[0], self.covariances[0])
                     part.mark(means, self._stale)
                     part.mark(spread, self._spread)
+            self._join_parts()
             if self.lag == 0.0:
                 self._spread |= self._changed
             self._take_unresolved(s, gain)
@@ -122,11 +123,18 @@ class MarkovSurface:
                 if spread.any():
                     part.copy(self.means[0], self.covariances[0])
                     part.mark(spread, self._spread)
+        self._join_parts()
         renewed = bool(self._spread.any())
         if renewed:
             self._take_unresolved(s, gain)
             self.draw_cells()
         return renewed
+
+    def _join_parts(self) -> None:
+        """Make the covariances of coefficients of two panes agree with the variances of both."""
+        if self._panes is not None and len(self._panes) > 1:
+            for part in self._panes:
+                part.join(self.covariances[0])
 
     def _take_unresolved(self, s: Statistics, gain: float) -> None:
         """What the splines lack in the blocks whose variances were solved; their cells are to be drawn."""
@@ -139,9 +147,9 @@ class MarkovSurface:
         """The panes; made when there are data."""
         if self._panes is None:
             rows, columns = (_cut(axis.count + DEGREE) for axis in (self.y, self.x))
-            plan = self.fronts.plan(rows[0].size, columns[0].size)
+            size = rows[0].size, columns[0].size
             self._panes = [
-                _Part(Pane(plan, (y.first, x.first), self.right_hand_sides, self.lag), y, x)
+                _Part(Pane(self.fronts, size, (y.first, x.first), self.right_hand_sides, self.lag), y, x)
                 for y in rows
                 for x in columns
             ]
@@ -249,6 +257,26 @@ class _Part:
         here = tuple(slice(piece.core - piece.first, piece.end - piece.first) for piece in (self.y, self.x))
         means[:, *there] = self.pane.means[:, *here]
         covariances[there] = self.pane.covariances[here]
+
+    def join(self, covariances: Array) -> None:
+        """Scale the covariances with coefficients that other panes answer for: those have another variance there.
+
+        A pane does not see data far beyond it, so that far from any the variances of two panes differ by some percent.
+        With the covariance of one and the variances of both, slopes would have variances of any sign.
+        """
+        height, width = covariances.shape[:2]
+        own = self.pane.covariances
+        for dy in range(ORDER):
+            for dx in range(0 if dy == 0 else -DEGREE, ORDER):
+                # Coefficients whose neighbour is in the window; along the rims of the core it is another pane's.
+                y, x = np.ogrid[self.y.core : min(self.y.end, height - dy), self.x.core : self.x.end]
+                rim = (y + dy >= self.y.end) | (x + dx < self.x.core) | (x + dx >= self.x.end)
+                j, i = np.nonzero(rim & (x + dx >= 0) & (x + dx < width))
+                j, i = j + self.y.core, i + self.x.core
+                here = own[j + dy - self.y.first, i + dx - self.x.first, 0]
+                ratio = np.sqrt(covariances[j + dy, i + dx, 0] / here)
+                k = neighbour(dy, dx)
+                covariances[j, i, k] = own[j - self.y.first, i - self.x.first, k] * ratio
 
     def mark(self, solved: Mask, blocks: Mask) -> None:
         """Mark the blocks (J, I) that meet coefficients (n_y, n_x) of the pane which were solved again."""

@@ -10,10 +10,13 @@ from gp_core.grid import Grid, GridGP
 from gp_core.grid.markov import surface
 from gp_core.grid.markov.dissection import dissect
 from gp_core.grid.markov.elimination_upwards import eliminate, find_filled
-from gp_core.grid.markov.front_arrays import Equations, Factors, KeptBorders, Moments
+from gp_core.grid.markov.front_arrays import Factors
 from gp_core.grid.markov.fronts import BORDER, NODES, PIVOTS, Fronts
+from gp_core.grid.markov.mean_solution import residual
+from gp_core.grid.markov.mean_solution import solve as solve_means
 from gp_core.grid.markov.prior import lags_within, make_markov_prior
 from gp_core.grid.markov.substitution_downwards import substitute
+from gp_core.grid.workers import Workers
 from gp_core.kernels import Matern
 
 
@@ -66,19 +69,21 @@ def neighbours(n_y, n_x):
 
 
 def solve(plan, stencil, right):
-    sides, N = right.shape
+    """Means, corrected once, and covariances."""
     filled = np.zeros(len(plan.boxes), dtype=bool)
-    F, X, shared = (np.empty(plan.lengths[k], dtype=np.float32) for k in (0, 1, 4))
-    factors = Factors(filled, F, X, np.zeros((N, sides)))
-    kept = KeptBorders(np.empty(plan.lengths[2]), np.empty((plan.lengths[3], sides)))
-    moments = Moments(np.zeros((sides, N)), np.zeros((N, 13)))
+    F, X, shared = (np.empty(plan.lengths[k], dtype=np.float32) for k in (0, 1, 3))
+    factors = Factors(filled, F, X)
+    triangles = np.empty(plan.lengths[2], dtype=plan.precision)
+    covariances = np.zeros((right.shape[1], 13))
+    in_single = True if plan.precision == np.float32 else None
     for job in plan.jobs[::-1]:
         find_filled(job.boxes, plan.boxes, plan.nodes, stencil, filled)
-        room = job.stack_up(sides)
-        assert eliminate(job.boxes, plan.tables, Equations(stencil, right), 1.0, factors, kept, room)
+        assert eliminate(job.boxes, plan.tables, stencil, 1.0, factors, triangles, in_single, job.stack_up)
     for job in plan.jobs:
-        substitute(job.boxes, plan.tables, factors, shared, moments, job.stack_down)
-    return moments.means, moments.covariances
+        substitute(job.boxes, plan.tables, factors, shared, covariances, job.stack_down)
+    means = solve_means(right, plan, factors, Workers(2))
+    means += solve_means(residual(means, right, stencil, plan, Workers(2)), plan, factors, Workers(2))
+    return means, covariances
 
 
 @pytest.mark.parametrize("leaves", [(1, 1), (2, 1), (3, 5), (7, 4)])
@@ -91,11 +96,13 @@ def test_every_coefficient_is_a_pivot_once_and_borders_come_before(leaves):
     assert (done == 1).all()
 
 
-@pytest.mark.parametrize(("nu", "size"), [(1.5, (40, 30)), (2.5, (25, 34))])
-def test_means_and_covariances_are_those_of_the_dense_model_and_near_those_of_the_kernel(nu, size):
+@pytest.mark.parametrize(
+    ("nu", "size", "single"), [(1.5, (40, 30), True), (1.5, (40, 30), False), (2.5, (25, 34), False)]
+)
+def test_means_and_covariances_are_those_of_the_dense_model_and_near_those_of_the_kernel(nu, size, single):
     rng = np.random.default_rng(3)
     prior = make_markov_prior(1.0 * Matern(1.0, nu=nu), (1.0 / 12.0,) * 2, (1.0, 1.0), 1.0, 8, 24)
-    plan = Fronts(prior).plan(*size)
+    plan = Fronts(prior).plan(*size, single=single)
     n_y, n_x = plan.size
     C = lattice_covariance(prior, n_y, n_x)
     A, stencil = data_with_a_hole(n_y, n_x, rng)
@@ -106,7 +113,7 @@ def test_means_and_covariances_are_those_of_the_dense_model_and_near_those_of_th
 
     S = linalg.inv(model_precision(plan, C) + A)
     sd = np.sqrt(np.diagonal(S))
-    assert np.abs((means - right @ S) / sd).max() < 1e-3
+    assert np.abs((means - right @ S) / sd).max() < 1e-4
     for place, one, other in neighbours(n_y, n_x):
         assert abs(covariances[one, place] - S[one, other]) < 1e-4 * sd[one] * sd[other]
 
@@ -137,3 +144,40 @@ def test_panes_of_a_large_window_agree_with_one(monkeypatch):
     ratio = np.abs(other.variance / one.variance - 1.0)
     assert np.median(ratio) < 0.01
     assert ratio.max() < 0.06
+
+
+def test_slopes_have_a_variance_also_where_two_panes_meet_far_from_data(monkeypatch):
+    monkeypatch.setattr(surface, "_MOST", 140)
+    rng = np.random.default_rng(4)
+    xy = rng.uniform((0.0, 0.0), (1.5, 6.0), (4_000, 2))
+    gp = GridGP(Grid((0.0, 0.0), (60, 160), 0.1), 1.0 * Matern(3.0, nu=1.25), 1e-3)
+    gp.update(xy, np.sin(xy[:, 0]))
+    p = gp.posterior()
+    assert len(gp._surface._panes) > 1
+    # beyond all data slopes have about the variance of the prior, also between panes that know the height otherwise
+    far = p.gradient_variance[:, 30:]
+    typical = np.median(far)
+    assert (far > 0.3 * typical).all()
+    assert (far < 1.5 * typical).all()
+
+
+@pytest.mark.parametrize("repeated", [50, 2_000, 100_000])
+def test_many_points_in_one_spot_leave_the_map_around_as_it_is(repeated):
+    """They say nothing of the ground beside them: numbers as large as theirs must not drown what other points say."""
+    rng = np.random.default_rng(5)
+    xy = rng.uniform(0.0, 4.0, (3_000, 2))
+    spots = rng.uniform(1.0, 3.0, (20, 2))
+    found = []
+    for count in (50, repeated):
+        gp = GridGP(Grid((0.0, 0.0), (40, 40), 0.1), 0.09 * Matern(1.5, nu=1.5), 1e-3)
+        gp.update(xy, np.sin(xy[:, 0]))
+        many = np.repeat(spots, count, axis=0)
+        gp.update(many, np.sin(many[:, 0]), np.full(len(many), 1e-8))
+        found.append(gp.posterior())
+    one, other = found
+    change = np.abs(other.mean - one.mean) / np.sqrt(one.variance)
+    apart = np.hypot(*(gp.grid.centers[:, :, None] - spots).transpose(3, 0, 1, 2)).min(axis=-1) > 0.3
+    assert change.max() < 1.0
+    assert change[apart].max() < 0.05
+    assert (other.variance > 0.0).all()
+    np.testing.assert_allclose(other.variance[apart], one.variance[apart], rtol=0.02)

@@ -171,7 +171,8 @@ def test_boxes_that_can_not_be_eliminated_fall_back_and_are_counted(monkeypatch)
     np.testing.assert_allclose(p.variance, expected.variance, rtol=0.01)
     monkeypatch.setattr(pane, "eliminate", lambda *arguments: False)
     p = maps[2].posterior()
-    assert maps[2].fallbacks == 2 * len(maps[2]._surface._panes[0].pane.plan.jobs)
+    # float32 does not hold; each job fails twice in float64; the means do not converge
+    assert maps[2].fallbacks == 2 + 2 * len(maps[2]._surface._panes[0].pane.plan.jobs)
     assert (p.mean == 0.0).all()
     np.testing.assert_allclose(p.variance, 1.0, rtol=1e-4)
 
