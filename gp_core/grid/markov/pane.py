@@ -123,6 +123,8 @@ class Pane:
         """Updates for which a job has waited to be renewed."""
         self._not_spread: Mask = np.zeros(len(plan.jobs), dtype=np.bool_)
         """Jobs whose factors are newer than their covariances."""
+        self._spread_delay = 0
+        """Updates that have left all covariances behind, one after the other."""
 
     @property
     def nbytes(self) -> int:
@@ -172,11 +174,22 @@ class Pane:
         if not solved:
             self.fallbacks += 1
         if self._lag > 0.0:
+            waits = prompt and self._spread_delay < _MOST_DELAY and not self._has_lost()
             self._factored = self._stencil.reshape(-1, NEIGHBOURS).copy()
-            dirty |= self._not_spread
-            self._not_spread[:] = False
             self._delay[:] = 0
+            dirty |= self._not_spread
+            self._not_spread = dirty.copy() if waits else np.zeros_like(dirty)
+            self._spread_delay = self._spread_delay + 1 if waits else 0
+            if waits:
+                return everywhere, np.zeros(self.plan.size, dtype=np.bool_)
         return everywhere, self._substitute_from(dirty, _SETTLED_VARIANCE, workers)
+
+    def _has_lost(self) -> bool:
+        """Whether data are gone since they were eliminated, or none were: the variances there are, are too small."""
+        if self._factored is None:
+            return True
+        change = self._change_by_job(self._factored)
+        return bool((change.lost > self._lag * change.seen).any())
 
     def _change_of_residual(self, stencil: Array, right: Array) -> Array:
         """(K, N) what the change of the data since these normal equations leaves of them at the means."""
@@ -246,6 +259,7 @@ class Pane:
     def _renew_covariances(self, workers: Workers) -> Mask:
         """Those of the jobs whose factors are newer; which coefficients (n_y, n_x) were solved."""
         jobs = self._not_spread
+        self._spread_delay = 0
         if not jobs.any():
             return np.zeros(self.plan.size, dtype=np.bool_)
         solved = self._substitute_from(jobs, _SETTLED_SHARE * self._lag, workers)

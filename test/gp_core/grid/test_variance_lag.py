@@ -144,6 +144,37 @@ def test_means_are_right_however_unevenly_ground_comes() -> None:
             lagging.renew()
 
 
+def test_a_prompt_map_of_twice_the_points_leaves_the_variances_to_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(11)
+    exact, lagging = two_maps()
+    substituted: list[int] = []
+    substitute = pane.Pane._substitute
+
+    def note(self: pane.Pane, k: int, shared: np.ndarray) -> None:
+        substituted.append(k)
+        substitute(self, k, shared)
+
+    monkeypatch.setattr(pane.Pane, "_substitute", note)
+    for n in (5000, 5000):
+        points = cloud(rng, n)
+        exact.update(*points)
+        lagging.update(*points)
+        p = exact.posterior()
+        substituted.clear()
+        q = lagging.posterior(prompt=True)
+        assert (np.abs(q.mean - p.mean) < 0.03 * np.sqrt(p.variance)).all()
+        assert (q.variance > 0.98 * p.variance).all()
+    assert not substituted
+    assert np.median(q.variance / p.variance) > 1.3
+    assert lagging.renew()
+    assert substituted
+    ratio = lagging.posterior().variance / p.variance
+    assert 0.98 < ratio.min()
+    assert ratio.max() < 1.02
+
+
 def test_a_prompt_map_forgets_at_once() -> None:
     rng = np.random.default_rng(7)
     exact, lagging = two_maps()
