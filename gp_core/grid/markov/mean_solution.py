@@ -180,9 +180,12 @@ def _add_prior_product(first, last, tables, x, out):  # type: ignore[no-untyped-
 
 @compiled(fastmath={"contract"})
 def add_stencil_product(stencil, x, n_x, out):  # type: ignore[no-untyped-def]
-    """out += A x for the symmetric A that a stencil (N, 13) stands for."""
+    """out += A x for the symmetric A that a stencil (n, 13) stands for.
+
+    x, out: (N,) with N >= n; there is nothing in the rows of A beyond
+    """
     n_y = x.size // n_x
-    for node in range(x.size):
+    for node in range(stencil.shape[0]):
         row = stencil[node]
         if row[0] == 0.0:
             continue

@@ -26,6 +26,7 @@ from gp_core.grid.markov.fronts import BORDER, NODES, PIVOTS, Fronts
 from gp_core.grid.markov.kept_factors import improve
 from gp_core.grid.markov.mean_solution import add_stencil_product, residual, solve
 from gp_core.grid.markov.normal_equations import NEIGHBOURS, add_blocks
+from gp_core.grid.markov.splines import DEGREE, ORDER
 from gp_core.grid.markov.substitution_downwards import substitute
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.workers import Workers
@@ -148,14 +149,17 @@ class Pane:
         heights: (K, J, I, 3, 3)
         prompt: leave covariances that are too large to `renew`
         """
-        stencil, right = self._stencil.copy(), self._right.copy()
-        touched = self._take_data(changed, s, heights, gain, workers)
+        j, i = self._blocks_here(changed)
+        rows, columns = (_equations_of(at, size) for at, size in zip((j, i), self.plan.size, strict=True))
+        stencil, right = self._stencil[rows].copy(), self._right[:, rows].copy()
+        self._take_data(rows, columns, s, heights, gain, workers)
+        dirty = np.zeros(len(self.plan.jobs), dtype=np.bool_)
+        dirty[self.plan.job_of[self._coefficients_of(j, i)]] = True
         if self._in_single and self._stencil[..., 0].max() > self._fronts.information_in_single:
             self._turn_to_double()
-            stencil[:] = right[:] = 0.0
-        dirty = np.zeros(len(self.plan.jobs), dtype=np.bool_)
-        dirty[self.plan.job_of[touched]] = True
-        rest = self._change_of_residual(stencil, right)
+            rest = self._right.reshape(len(self._right), -1)
+        else:
+            rest = self._change_of_residual(rows, stencil, right)
         everywhere = np.ones(self.plan.size, dtype=np.bool_)
         if self._factored is not None:
             followed = self._follow(rest, workers, prompt)
@@ -191,13 +195,20 @@ class Pane:
         change = self._change_by_job(self._factored)
         return bool((change.lost > self._lag * change.seen).any())
 
-    def _change_of_residual(self, stencil: Array, right: Array) -> Array:
-        """(K, N) what the change of the data since these normal equations leaves of them at the means."""
+    def _change_of_residual(self, rows: slice, stencil: Array, right: Array) -> Array:
+        """(K, N) what is left of the normal equations at the means, which solved them while they were these.
+
+        rows: those that have changed; stencil, right: of these rows
+        """
+        n_x = self.plan.size[1]
+        first = rows.start * n_x
         means = self.means.reshape(len(self.means), -1)
-        out = self._residual + (self._right - right).reshape(means.shape)
-        less = (stencil - self._stencil).reshape(-1, NEIGHBOURS)
-        for mean, rest in zip(means, out, strict=True):
-            add_stencil_product(less, mean, self.plan.size[1], rest)
+        less = (stencil - self._stencil[rows]).reshape(-1, NEIGHBOURS)
+        more = (self._right[:, rows] - right).reshape(len(means), -1)
+        out = self._residual.copy()
+        for mean, change, rest in zip(means, more, out, strict=True):
+            rest[first : first + change.size] += change
+            add_stencil_product(less, mean[first:], n_x, rest[first:])
         return out
 
     def renew(self, workers: Workers) -> Mask:
@@ -382,48 +393,39 @@ class Pane:
             workers.run(self._substitute, [(k, shared) for k in chosen])
         return np.asarray(visited[self.plan.job_of].reshape(self.plan.size))
 
-    def _take_data(
-        self, changed: Mask, s: Statistics, heights: Array, gain: float, workers: Workers
-    ) -> Indices:
-        """Renew the normal equations; returns the coefficients whose equations changed."""
+    def _blocks_here(self, changed: Mask) -> tuple[Indices, Indices]:
+        """Rows and columns, from the first coefficient of the pane, of the blocks that changed and meet it."""
+        (top, left), (n_y, n_x) = self.first, self.plan.size
+        low, begin = max(top - DEGREE, 0), max(left - DEGREE, 0)
+        j, i = np.nonzero(changed[low : top + n_y, begin : left + n_x])
+        return j + (low - top), i + (begin - left)
+
+    def _coefficients_of(self, j: Indices, i: Indices) -> Indices:
+        """Those that meet in these blocks."""
         n_y, n_x = self.plan.size
-        top, left = self.first
-        j, i = np.nonzero(changed[max(top - 2, 0) : top + n_y, max(left - 2, 0) : left + n_x])
-        if not j.size:
-            return np.zeros(0, dtype=np.int64)
-        j, i = j + max(top - 2, 0) - top, i + max(left - 2, 0) - left
-        low, high = max(int(j.min()), 0), min(int(j.max()) + 3, n_y)
-        begin, end = max(int(i.min()), 0), min(int(i.max()) + 3, n_x)
-        self._stencil[low:high, begin:end] = 0.0
-        self._right[:, low:high, begin:end] = 0.0
+        touched = np.zeros((n_y + 2 * DEGREE, n_x + 2 * DEGREE), dtype=np.bool_)
+        for dy in range(DEGREE, DEGREE + ORDER):
+            for dx in range(DEGREE, DEGREE + ORDER):
+                touched[j + dy, i + dx] = True
+        return np.flatnonzero(touched[DEGREE:-DEGREE, DEGREE:-DEGREE])
+
+    def _take_data(
+        self, rows: slice, columns: slice, s: Statistics, heights: Array, gain: float, workers: Workers
+    ) -> None:
+        """Renew the normal equations of these rows and columns of coefficients."""
+        self._stencil[rows, columns] = 0.0
+        self._right[:, rows, columns] = 0.0
         weights, heights = _limited(s.weights, heights, self._fronts.most_information / gain)
-        cuts = np.linspace(low, high, workers.count + 1).astype(int)
+        first, last = 0, weights.shape[1]
+        cuts = np.linspace(rows.start, rows.stop, workers.count + 1).astype(int)
         workers.run(
             add_blocks,
             [
-                (
-                    weights,
-                    heights,
-                    gain,
-                    0,
-                    changed.shape[1],
-                    top,
-                    left,
-                    a,
-                    b,
-                    begin,
-                    end,
-                    self._stencil,
-                    self._right,
-                )
-                for a, b in itertools.pairwise(cuts)
+                (weights, heights, gain, first, last, *self.first, low, high, columns.start, columns.stop,
+                 self._stencil, self._right)
+                for low, high in itertools.pairwise(cuts)
             ],
-        )
-        touched = np.zeros((n_y + 4, n_x + 4), dtype=np.bool_)
-        for dy in range(3):
-            for dx in range(3):
-                touched[j + dy + 2, i + dx + 2] = True
-        return np.flatnonzero(touched[2:-2, 2:-2])
+        )  # fmt: skip
 
     def _stages(self) -> list[Indices]:
         depth = np.array([job.depth for job in self.plan.jobs])
@@ -491,6 +493,13 @@ class Pane:
         first = root[NODES] + root[PIVOTS]
         border = self.plan.nodes[first : first + root[BORDER]]
         return np.asarray(self.covariances.reshape(-1, NEIGHBOURS)[border, 0])
+
+
+def _equations_of(blocks: Indices, size: int) -> slice:
+    """Along an axis, the coefficients from the first to the last that meet in these blocks."""
+    if not blocks.size:
+        return slice(0, 0)
+    return slice(max(int(blocks.min()), 0), min(int(blocks.max()) + ORDER, size))
 
 
 def _limited(weights: Array, heights: Array, most: float) -> tuple[Array, Array]:

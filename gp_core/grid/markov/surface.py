@@ -138,9 +138,8 @@ class MarkovSurface:
 
     def _take_unresolved(self, s: Statistics, gain: float) -> None:
         """What the splines lack in the blocks whose variances were solved; their cells are to be drawn."""
-        information = s.weights[..., 0, 0] * (gain / (self.x.spacing * self.y.spacing))
-        unresolved = self.fronts.prior.unresolved_at(information)
-        self._unresolved = np.where(self._spread, unresolved, self._unresolved)
+        information = s.weights[self._spread, 0, 0] * (gain / (self.x.spacing * self.y.spacing))
+        self._unresolved[:, self._spread] = self.fronts.prior.unresolved_at(information)
         self._stale |= self._spread
 
     def _parts(self) -> list[_Part]:
