@@ -231,8 +231,10 @@ def measure_workers(folder: Path, tiles: list[Path], settings: list[str], count:
     """Two workers together against two independent runs side by side, each with half of the tiles."""
     counter = folder / "sent"
     before = processor_seconds()
-    summary = finish(start(tiles, folder / "together", "--scheduler", "processes", *settings, sent=counter))
-    together, shared = stages(summary), processor_seconds() - before
+    process = start(tiles, folder / "together", "--scheduler", "processes", *settings, sent=counter)
+    memory = Memory(process.pid)
+    summary = finish(process)
+    together, shared, largest = stages(summary), processor_seconds() - before, memory.end()
     shutil.rmtree(folder / "together")
     begin, before = time.monotonic(), processor_seconds()
     halves = [
@@ -245,7 +247,10 @@ def measure_workers(folder: Path, tiles: list[Path], settings: list[str], count:
     print(f"two workers: {count / together / 1e6:.2f} M points/s together ({together:.0f} s), two independent runs side"
           f" by side {count / slowest / 1e6:.2f} M points/s ({slowest:.0f} s, {time.monotonic() - begin:.0f} s with"
           f" imports): {slowest / together:.2f}")  # fmt: skip
+    cells = summary["map"]["known_m2"] / summary["map"]["resolution_m"] ** 2
     print(f"  processors, with all imports: {shared:.1f} s together, {separate:.1f} s side by side")
+    print(f"  largest process of the two workers {largest:.0f} MB; {count / cells:.1f} points per known cell")
+    print(f"  seconds of the two workers: {summary['timings_s']}")
     if counter.exists():
         print(
             f"  {int(counter.read_text()) / count:.3f} bytes per point over loopback, by these processes alone"
