@@ -18,6 +18,7 @@ from gpgmap_ros.io.geotiff import TILE, Crs, GeoTiffWriter
 from gpgmap_ros.io.map_products import exported_values, write_layers_npz
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.scratch import ScratchLayer
+from gpgmap_ros.io.stac import Asset, write_item
 from gpgmap_ros.io.vrt import Source, write_vrt
 from gpgmap_ros.mapping.layers import LAYERS, posterior_layers
 from gpgmap_ros.storage.atomic import write_text
@@ -183,3 +184,19 @@ def write_virtual_rasters(
             for sheet in sheets
         ]  # fmt: skip
         write_vrt(folder.layers / f"{layer}.vrt", grid, crs, sources, layer, LAYERS[layer].unit)
+
+
+def write_survey_item(
+    folder: RunFolder, name: str, grid: Grid, crs: Crs, layers: Sequence[str], sheets: Sequence[Sheet],
+    newest: float,
+) -> None:  # fmt: skip
+    """The rasters of the map as a STAC item: those of all layers, in sheets also each of them. newest: see there"""
+    assets: dict[str, Asset] = {}
+    for layer in layers:
+        about = LAYERS[layer].meaning, LAYERS[layer].unit
+        if sheets[0].name:
+            assets[layer] = Asset(folder.layers / f"{layer}.vrt", grid, *about)
+        for sheet in sheets:
+            path = sheet.path(folder, layer)
+            assets[path.stem] = Asset(path, sheet.grid(grid), *about)
+    write_item(folder.item, name, grid, crs, assets, newest)

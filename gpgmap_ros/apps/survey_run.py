@@ -26,6 +26,7 @@ from gpgmap_ros.apps.survey_layers import (
     windows_by_sheet,
     write_layer,
     write_npz,
+    write_survey_item,
     write_virtual_rasters,
 )
 from gpgmap_ros.apps.survey_overview import Overview
@@ -159,6 +160,8 @@ def write(job: SurveyJob, grid: Grid, solved: Sequence[SolvedWindow]) -> Overvie
     run_stage(job, tasks, "writing", "file")
     if sheets[0].name:
         write_virtual_rasters(job.folder, grid, crs, layers, sheets)
+    newest = max(file.stamp.modified for file in job.prepared.files) / 1e9
+    write_survey_item(job.folder, job.name, grid, crs, layers, sheets, newest)
     overview = make_overview(grid, solved)
     overview.write_pictures(job.folder)
     job.timings["writing"] = time.monotonic() - start

@@ -259,6 +259,41 @@ def test_a_large_map_is_written_in_sheets_with_a_virtual_raster(
     check_export_of_sheets(tmp_path / "out", plain[1], rasterio)
 
 
+@pytest.mark.parametrize("sheeted", [False, True])
+def test_gdal_opens_every_file_of_the_item_without_a_warning(
+    plain: tuple[list[Path], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    sheeted: bool,
+) -> None:
+    """GDAL, which QGIS reads rasters with, reports what it dislikes of a file to the log of rasterio."""
+    rasterio = pytest.importorskip("rasterio")
+    out = plain[1]
+    if sheeted:
+        out = tmp_path / "out"
+        monkeypatch.setattr(survey_layers, "NPZ_CELLS", 10_000)
+        monkeypatch.setattr(survey_run, "NPZ_CELLS", 10_000)
+        monkeypatch.setattr(survey_layers, "SHEET", 256)
+        map_files(plain[0], out)
+    item = json.loads((out / "item.json").read_text())
+    listed = {(out / asset["href"]).resolve() for asset in item["assets"].values()}
+    rasters = [path for path in (out / "layers").rglob("*") if path.suffix in (".tif", ".vrt")]
+    assert listed == {path.resolve() for path in rasters}, "the item names all of them and no others"
+    with caplog.at_level("WARNING"), rasterio.Env(GTIFF_REPORT_COMPD_CS=True):
+        for asset in item["assets"].values():
+            path = out / asset["href"]
+            with rasterio.open(path) as file:
+                assert list(file.shape) == asset["proj:shape"]
+                assert list(file.transform)[:6] == asset["proj:transform"]
+                assert np.isfinite(file.read(1)).any()
+                levels = file.overviews(1)
+            for level in range(len(levels)):
+                with rasterio.open(path, overview_level=level) as file:
+                    file.read(1)
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def check_export_of_sheets(sheeted: Path, whole: Path, rasterio: Any) -> None:
     """Hillshade, slope and contours of a map in sheets are those of the same map in one piece."""
     formats = ("hillshade", "slope", "contours")
