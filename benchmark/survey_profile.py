@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import io
 import json
 import os
 import sys
@@ -95,13 +94,13 @@ def main() -> None:
         clock = Clock()
         for step in STEPS:
             clock.watch(*step)
-        sys.argv = ["gpgmap", "map", *map(str, tiles), "--out", f"{name}/out", "--scheduler", "local", "--json",
+        sys.argv = ["gpgmap", "map", *map(str, tiles), "--out", f"{name}/out", "--scheduler", "local",
                     "--crs", "EPSG:32611", "--set", f"mapping.resolution={arguments.resolution}"]  # fmt: skip
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        with contextlib.suppress(SystemExit):
             gpgmap()
         whole = time.process_time() - begin
-    print_shares(json.loads(said.getvalue()), clock.spent, whole, arguments)
+        summary = json.loads(Path(f"{name}/out/run.json").read_text())
+    print_shares(summary, clock.spent, whole, arguments)
 
 
 def print_shares(
