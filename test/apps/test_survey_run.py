@@ -78,6 +78,18 @@ def test_the_same_points_twice_are_named(plain: tuple[list[Path], Path], tmp_pat
     assert_same_map(plain[1], tmp_path / "out")
 
 
+def test_files_that_overlap_are_used_with_all_of_their_points(tmp_path: Path) -> None:
+    """Two flight lines see the same ground: that is no mistake, and the map is that of one file with all points."""
+    lines = [hills(3000, (0.0, 0.0), 1), hills(3000, (10.0, 0.0), 2)]
+    for number, points in enumerate((*lines, np.concatenate(lines))):
+        np.savez(tmp_path / f"line_{number}.npz", xyz=points, epsg=32611)
+    summary = map_files([tmp_path / "line_0.npz", tmp_path / "line_1.npz"], tmp_path / "two")
+    assert summary["points"]["used"] == 6000
+    assert summary["missing"] == summary["warnings"] == []
+    map_files([tmp_path / "line_2.npz"], tmp_path / "one")
+    assert_same_map(tmp_path / "one", tmp_path / "two")
+
+
 def test_empty_tiles_are_named_and_cost_nothing(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
     files, _ = plain
     np.savez(tmp_path / "empty.npz", xyz=np.empty((0, 3)), epsg=32611)
