@@ -12,7 +12,7 @@ rates      points per second of a processor from file to map, by points per cell
 overhead   a job of a million points by one worker of Dask against the same in one process
 workers    two workers together against two independent runs side by side; what they send each other
 memory     the largest process of two workers with a tenth of the points and with all of them
-peers      errors at points that were held out: this map, PDAL and PyKrige, where they are installed
+peers      errors at points that were held out: this map, PDAL and PyKrige, where they are installed (survey_peers.py)
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ import laspy
 import numpy as np
 import psutil
 from own_network import command_in_own_network
+from survey_peers import compare_peers
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -71,8 +72,17 @@ def make_tiles(folder: Path, count: int, rng: np.random.Generator) -> list[Path]
     return paths
 
 
+def hold_out(folder: Path) -> tuple[Path, np.ndarray]:
+    """A file of the points that are mapped, and those (N, 3) that are not."""
+    xyz = read_points()
+    held = np.arange(len(xyz)) % HELD_OUT == 0
+    write_laz(folder / "known.laz", xyz[~held])
+    return folder / "known.laz", xyz[held]
+
+
 def write_laz(path: Path, xyz: np.ndarray) -> None:
     header = laspy.LasHeader(point_format=6, version="1.4")
+    header.global_encoding.wkt = True  # what the standard asks of this point format, and PDAL of the file
     header.offsets, header.scales = xyz.mean(axis=0).round(), [0.001] * 3
     las = laspy.LasData(header)
     las.x, las.y, las.z = xyz.T
@@ -221,8 +231,10 @@ def measure_workers(folder: Path, tiles: list[Path], settings: list[str], count:
     """Two workers together against two independent runs side by side, each with half of the tiles."""
     counter = folder / "sent"
     before = processor_seconds()
-    summary = finish(start(tiles, folder / "together", "--scheduler", "processes", *settings, sent=counter))
-    together, shared = stages(summary), processor_seconds() - before
+    process = start(tiles, folder / "together", "--scheduler", "processes", *settings, sent=counter)
+    memory = Memory(process.pid)
+    summary = finish(process)
+    together, shared, largest = stages(summary), processor_seconds() - before, memory.end()
     shutil.rmtree(folder / "together")
     begin, before = time.monotonic(), processor_seconds()
     halves = [
@@ -235,7 +247,10 @@ def measure_workers(folder: Path, tiles: list[Path], settings: list[str], count:
     print(f"two workers: {count / together / 1e6:.2f} M points/s together ({together:.0f} s), two independent runs side"
           f" by side {count / slowest / 1e6:.2f} M points/s ({slowest:.0f} s, {time.monotonic() - begin:.0f} s with"
           f" imports): {slowest / together:.2f}")  # fmt: skip
+    cells = summary["map"]["known_m2"] / summary["map"]["resolution_m"] ** 2
     print(f"  processors, with all imports: {shared:.1f} s together, {separate:.1f} s side by side")
+    print(f"  largest process of the two workers {largest:.0f} MB; {count / cells:.1f} points per known cell")
+    print(f"  seconds of the two workers: {summary['timings_s']}")
     if counter.exists():
         print(
             f"  {int(counter.read_text()) / count:.3f} bytes per point over loopback, by these processes alone"
@@ -255,72 +270,6 @@ def measure_memory(folder: Path, tiles: list[Path], settings: list[str]) -> None
             flush=True,
         )
         shutil.rmtree(folder / "memory")
-
-
-def measure_peers(folder: Path, settings: list[str]) -> None:
-    """RMSE on held-out points: our mean, that of the other programs that are installed."""
-    import rasterio
-
-    xyz = read_points()
-    held = np.arange(len(xyz)) % HELD_OUT == 0
-    write_laz(folder / "known.laz", xyz[~held])
-    summary = finish(start([folder / "known.laz"], folder / "ours", "--scheduler", "local", *settings))
-    edge = summary["map"]["resolution_m"]
-    layers = {}
-    for name in ("elevation", "variance", "gradient_x", "gradient_y"):
-        with rasterio.open(folder / "ours" / "layers" / f"{name}.tif") as file:
-            layers[name] = np.array([value[0] for value in file.sample(xyz[held, :2])], dtype=np.float64)
-            corner = np.array([file.bounds.left, file.bounds.bottom])
-    # a point lies off the middle of its cell: the map says how the ground goes on from there
-    off = np.mod(xyz[held, :2] - corner, edge) - 0.5 * edge
-    at_middle, variance = layers["elevation"], layers["variance"]
-    ours = at_middle + layers["gradient_x"] * off[:, 0] + layers["gradient_y"] * off[:, 1]
-    print(f"  {report_error('gpgmap, height of the cell', at_middle - xyz[held, 2])}")
-    print(
-        f"held-out points of als_blanca, cells of {edge:g} m: {report_error('gpgmap', ours - xyz[held, 2])}"
-    )
-    if shutil.which("pdal") is None:
-        print("  PDAL left out: not installed (sudo apt install pdal)")
-    else:
-        begin = time.monotonic()
-        out = folder / "pdal.tif"
-        pipeline = [str(folder / "known.laz"), {"type": "writers.gdal", "filename": str(out), "resolution": edge,
-                                                "output_type": "mean", "window_size": 3}]  # fmt: skip
-        subprocess.run(["pdal", "pipeline", "--stdin"], input=json.dumps(pipeline), text=True, check=True)
-        with rasterio.open(out) as file:
-            theirs = np.array([value[0] for value in file.sample(xyz[held, :2])])
-            theirs = np.where(theirs == file.nodata, np.nan, theirs)
-        print(f"  {report_error('PDAL', theirs - xyz[held, 2])} ({time.monotonic() - begin:.1f} s)")
-    compare_kriging(xyz, held, ours, variance)
-
-
-def report_error(name: str, error: np.ndarray) -> str:
-    return f"{name} RMSE {np.sqrt(np.nanmean(error**2)):.3f} m, known at {np.isfinite(error).mean():.1%}"
-
-
-def compare_kriging(xyz: np.ndarray, held: np.ndarray, ours: np.ndarray, variance: np.ndarray) -> None:
-    """PyKrige on the nearest points of each held-out one: its variogram is fitted by itself."""
-    try:
-        from pykrige.ok import OrdinaryKriging
-    except ImportError:
-        print("  PyKrige left out: not installed (pip install pykrige)")
-        return
-    rng = np.random.default_rng(0)
-    middle = np.median(xyz[:, :2], axis=0)
-    near = np.abs(xyz[:, :2] - middle).max(axis=1) < 25.0
-    some = rng.permutation(np.flatnonzero(near & ~held))[:3000]
-    xyz = xyz - [*middle, 0.0]
-    some = some[
-        np.unique(xyz[some, :2].round(2), axis=0, return_index=True)[1]
-    ]  # two at one place are singular
-    asked = near[held]
-    begin = time.monotonic()
-    krige = OrdinaryKriging(*xyz[some].T, variogram_model="spherical", nlags=20)
-    z, square = krige.execute("points", *xyz[held][asked][:, :2].T, n_closest_points=32, backend="loop")
-    error, own = z - xyz[held][asked, 2], ours[asked] - xyz[held][asked, 2]
-    print(f"  within 25 m: {report_error('PyKrige', np.asarray(error))}, mean std {np.sqrt(np.mean(square)):.3f} m"
-          f" ({time.monotonic() - begin:.1f} s, 3,000 points); {report_error('gpgmap', own)},"
-          f" mean std {np.sqrt(np.nanmean(variance[asked])):.3f} m")  # fmt: skip
 
 
 def main() -> None:
@@ -359,7 +308,9 @@ def main() -> None:
         if "memory" in chosen:
             measure_memory(folder, tiles, settings)
         if "peers" in chosen:
-            measure_peers(folder, settings)
+            known, held = hold_out(folder)
+            summary = finish(start([known], folder / "ours", "--scheduler", "local", *settings))
+            compare_peers(folder, known, held, summary["map"]["resolution_m"])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,13 @@ from gpgmap_ros.apps.survey_ground import filter_square, ground_jobs
 from gpgmap_ros.apps.survey_runner import LocalRunner
 from gpgmap_ros.apps.survey_solve import DEFAULT_MEMORY, make_windows
 from gpgmap_ros.apps.survey_store import load_model, save_model
-from gpgmap_ros.apps.survey_tasks import SolvedWindow, load_window, solve_survey_window, sum_points
+from gpgmap_ros.apps.survey_tasks import (
+    SolvedWindow,
+    load_window,
+    solve_survey_window,
+    sum_points,
+    window_layers,
+)
 from gpgmap_ros.config import Config
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.survey import SurveyModel
@@ -156,4 +162,8 @@ def used_parts(planned: SurveyPlan, parts: list[PartIndex]) -> tuple[list[PartIn
 
 def read(planned: SurveyPlan, window: SolvedWindow) -> GPGMap | None:
     """The map of a window that was solved; None where nothing is known there."""
-    return load_window(planned.model, window)
+    found = load_window(planned.model, window)
+    if found is not None:
+        for name in window_layers(planned.model):
+            found[name]  # read now: the scratch folder may be gone when it is asked for
+    return found

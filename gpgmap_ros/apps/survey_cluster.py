@@ -19,6 +19,9 @@ LARGE_BYTES, LARGE_PACKED = 1_500_000_000, 250_000_000
 """Sizes of all files, of packed ones, from which starting several processes is worth its seconds: 60 M points."""
 PROCESS_BYTES = 1 << 30
 """Memory that must be free for each process, besides that of the client."""
+RETURN = {"distributed.deploy.lost-worker-timeout": "5 minutes"}
+"""Of Dask's settings: how long a worker that was lost is waited for. Its successor starts at once, but takes longer
+than Dask's 15 s on a busy machine, and would be ended as soon as it is there."""
 
 
 def is_scheduler(text: str) -> bool:
@@ -55,10 +58,12 @@ def open_runner(scheduler: str, memory: int) -> Iterator[Runner]:
     if scheduler == LOCAL:
         yield LocalRunner()
         return
+    import dask
     from distributed import Client, LocalCluster
 
     with contextlib.ExitStack() as stack:
         if scheduler == PROCESSES:
+            stack.enter_context(dask.config.set(RETURN))
             own = stack.enter_context(tempfile.TemporaryDirectory(prefix="gpgmap_dask_"))
             cluster = stack.enter_context(
                 LocalCluster(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from gpgmap_ros.io.geotiff import TILE, Crs, GeoTiffWriter
 from gpgmap_ros.io.map_products import exported_values, write_layers_npz
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.scratch import ScratchLayer
+from gpgmap_ros.io.stac import Asset, write_item
 from gpgmap_ros.io.vrt import Source, write_vrt
 from gpgmap_ros.mapping.layers import LAYERS, posterior_layers
 from gpgmap_ros.storage.atomic import write_text
@@ -90,9 +92,8 @@ def write_layer(
 ) -> Path:  # fmt: skip
     """Write one layer of a sheet as GeoTIFF from its windows, unless an earlier attempt has. grid: of the whole map"""
     own = sheet.grid(grid)
-    mark = scratch / "written" / out.name
-    signature = f"{sorted({window.signature for window in solved})} {own} {crs}"
-    if out.exists() and mark.exists() and mark.read_text() == signature:
+    mark = _Mark(scratch, out, f"{_made_of(solved)} {own} {crs}")
+    if mark.holds():
         return out
     model = load_model(scratch, digest)
     corner = (own.origin[0], own.origin[1] + own.shape[0] * own.resolution)
@@ -105,9 +106,33 @@ def write_layer(
                 write_tiles(writer, exported_values(part, layer)[::-1], top, left)
     if crs.wkt and not crs.keys:
         write_text(out.with_suffix(".prj"), crs.wkt)
-    mark.parent.mkdir(exist_ok=True)
-    write_text(mark, signature)  # last: it says that the file is there
+    mark.set()
     return out
+
+
+def _made_of(solved: Sequence[SolvedWindow]) -> list[str]:
+    return sorted({window.signature for window in solved})
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """Says in the scratch folder that a file is there, and what it was made of."""
+
+    scratch: Path
+    out: Path
+    signature: str
+
+    @property
+    def path(self) -> Path:
+        return self.scratch / "written" / self.out.name
+
+    def holds(self) -> bool:
+        return self.out.exists() and self.path.exists() and self.path.read_text() == self.signature
+
+    def set(self) -> None:
+        """Call it last, when the file has its name."""
+        self.path.parent.mkdir(exist_ok=True)
+        write_text(self.path, self.signature)
 
 
 def write_tiles(writer: GeoTiffWriter, image: NDArray[np.float32], top: int, left: int) -> None:
@@ -118,13 +143,19 @@ def write_tiles(writer: GeoTiffWriter, image: NDArray[np.float32], top: int, lef
 
 
 def write_npz(
-    folder: RunFolder, scratch: Path, digest: str, grid: Grid, crs: Crs, solved: Sequence[SolvedWindow]
-) -> None:
-    """Write the layers of the posterior of a small map as one NPZ, which is never in memory as a whole."""
+    scratch: Path, digest: str, grid: Grid, out: Path, crs: Crs, solved: Sequence[SolvedWindow]
+) -> Path:
+    """Write the layers of the posterior of a small map as one NPZ, which is never in memory as a whole, unless an
+    earlier attempt has.
+    """
+    mark = _Mark(scratch, out, f"{_made_of(solved)} {grid} {crs}")
+    if mark.holds():
+        return out
     model = load_model(scratch, digest)
+    own = secrets.token_hex(8)  # two workers may be at it, where one was believed lost
     with ExitStack() as stack:
         stored = {
-            name: stack.enter_context(ScratchLayer(scratch / f"{name}.f4", grid.shape))
+            name: stack.enter_context(ScratchLayer(scratch / f"{name}.{own}.f4", grid.shape))
             for name in posterior_layers(model.config.mapping)
         }
         nothing = np.full(grid.shape[1], np.nan, dtype=np.float32)
@@ -135,7 +166,9 @@ def write_npz(
             part = load_window(model, window)
             for name, layer in stored.items() if part is not None else ():
                 layer.write(window.rows, window.columns, part[name])  # type: ignore[index]
-        write_layers_npz(folder.map, stored, grid, crs.label or "survey", 0, crs)
+        write_layers_npz(out, stored, grid, crs.label or "survey", 0, crs)
+    mark.set()
+    return out
 
 
 def write_virtual_rasters(
@@ -151,3 +184,19 @@ def write_virtual_rasters(
             for sheet in sheets
         ]  # fmt: skip
         write_vrt(folder.layers / f"{layer}.vrt", grid, crs, sources, layer, LAYERS[layer].unit)
+
+
+def write_survey_item(
+    folder: RunFolder, name: str, grid: Grid, crs: Crs, layers: Sequence[str], sheets: Sequence[Sheet],
+    newest: float,
+) -> None:  # fmt: skip
+    """The rasters of the map as a STAC item: those of all layers, in sheets also each of them. newest: see there"""
+    assets: dict[str, Asset] = {}
+    for layer in layers:
+        about = LAYERS[layer].meaning, LAYERS[layer].unit
+        if sheets[0].name:
+            assets[layer] = Asset(folder.layers / f"{layer}.vrt", grid, *about)
+        for sheet in sheets:
+            path = sheet.path(folder, layer)
+            assets[path.stem] = Asset(path, sheet.grid(grid), *about)
+    write_item(folder.item, name, grid, crs, assets, newest)

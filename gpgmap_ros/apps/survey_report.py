@@ -48,6 +48,7 @@ def write_survey_report(
                 if shown["tiles"]
                 else []
             ),
+            ("item.json", "the GeoTIFFs as a STAC item"),
             ("config.yaml", "the effective settings"),
             ("run.json", "the numbers of this page"),
         ],

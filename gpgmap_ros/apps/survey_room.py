@@ -14,6 +14,7 @@ from gpgmap_ros.apps.survey_layers import NPZ_CELLS
 from gpgmap_ros.apps.survey_plan import SurveyError
 from gpgmap_ros.apps.survey_pyramid import CELL_BYTES, MOST_CELLS
 from gpgmap_ros.apps.survey_runner import DISK_FULL, IncompleteError
+from gpgmap_ros.apps.survey_tasks import KEPT_LAYERS
 from gpgmap_ros.mapping.layers import exported_layers, posterior_layers
 from gpgmap_ros.mapping.survey_parts import PartIndex
 from gpgmap_ros.mapping.survey_window import cells_near_points
@@ -40,7 +41,7 @@ def disk_needed(job: SurveyJob, parts: Sequence[PartIndex], grid: Grid) -> int:
     cells = min(rows * columns, cells_near_points(job.prepared.plan.config, len(np.unique(keys, axis=0))))
     base = posterior_layers(job.prepared.plan.config.mapping)
     npz = 2 * len(base) if rows * columns <= NPZ_CELLS else 0
-    layers = 4 * cells * (len(exported_layers(base)) + len(base) + npz)
+    layers = 4 * cells * (len(exported_layers(base)) + len(base) + len(KEPT_LAYERS) + npz)
     return layers + CELL_BYTES * min(cells, MOST_CELLS)
 
 

@@ -26,6 +26,7 @@ from gpgmap_ros.apps.survey_layers import (
     windows_by_sheet,
     write_layer,
     write_npz,
+    write_survey_item,
     write_virtual_rasters,
 )
 from gpgmap_ros.apps.survey_overview import Overview
@@ -143,6 +144,10 @@ def write(job: SurveyJob, grid: Grid, solved: Sequence[SolvedWindow]) -> Overvie
     layers = exported_layers(posterior_layers(job.model.config.mapping))
     job.folder.layers.mkdir(parents=True, exist_ok=True)
     tasks, sheets = [], []
+    if grid.shape[0] * grid.shape[1] <= NPZ_CELLS:  # the longest task comes first
+        own = [dataclasses.replace(window, small={}) for window in solved]
+        arguments: tuple[Any, ...] = (job.scratch, job.digest, grid, job.folder.map.resolve(), crs, own)
+        tasks.append(Task("write-map", write_npz, arguments))
     for sheet, windows in windows_by_sheet(grid, make_sheets(grid), solved):
         if not windows and sheet.name:
             continue  # nothing is known there
@@ -155,8 +160,8 @@ def write(job: SurveyJob, grid: Grid, solved: Sequence[SolvedWindow]) -> Overvie
     run_stage(job, tasks, "writing", "file")
     if sheets[0].name:
         write_virtual_rasters(job.folder, grid, crs, layers, sheets)
-    else:
-        write_npz(job.folder, job.scratch, job.digest, grid, crs, solved)
+    newest = max(file.stamp.modified for file in job.prepared.files) / 1e9
+    write_survey_item(job.folder, job.name, grid, crs, layers, sheets, newest)
     overview = make_overview(grid, solved)
     overview.write_pictures(job.folder)
     job.timings["writing"] = time.monotonic() - start

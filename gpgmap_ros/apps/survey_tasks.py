@@ -12,7 +12,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,8 @@ from gpgmap_ros.io.points import EVERYTHING, NoPointsError, PointFileError, Wind
 from gpgmap_ros.io.points.decoder import decoder
 from gpgmap_ros.io.points.source import Bounds
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.layers import STORED, posterior_layers
+from gpgmap_ros.mapping.derived_layers import Layer
+from gpgmap_ros.mapping.layers import TRAVERSABILITY, posterior_layers
 from gpgmap_ros.mapping.survey import PartialSums, SurveyModel, SurveyNoise, bounding_box
 from gpgmap_ros.mapping.survey_parts import (
     Entries,
@@ -44,7 +45,7 @@ from gpgmap_ros.mapping.survey_parts import (
 )
 from gpgmap_ros.mapping.survey_window import Places, load_tiles, solve_window
 from gpgmap_ros.memory import give_back, largest_bytes
-from gpgmap_ros.storage.npz import write_arrays_to
+from gpgmap_ros.storage.npz import read_arrays, write_arrays_to
 
 PART_POINTS = 4_000_000
 """Points of a part: 100 MB while it is made."""
@@ -293,17 +294,24 @@ class SolvedWindow:
 
 
 OVERVIEW = "overview_"
+KEPT_LAYERS = (TRAVERSABILITY,)
+"""Derived layers that a window keeps: they take long, and both the overview and the GeoTIFFs show them."""
 _SOLVING = threading.Lock()
 """A window is solved by several threads; two at once in one process are slower than one after the other."""
+
+
+def window_layers(model: SurveyModel) -> tuple[str, ...]:
+    """Layers in the file of a window."""
+    return (*posterior_layers(model.config.mapping), *KEPT_LAYERS)
 
 
 def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int | None) -> SolvedWindow:
     """Solve a window of the map from the sums in it and around it."""
     path = job.path(scratch)
-    there = read_window(path, job)
+    model = load_model(scratch, digest)
+    there = read_window(path, job, window_layers(model))
     if there is not None:
         return there
-    model = load_model(scratch, digest)
     parts = [PartIndex(Path(name), entries, {}) for name, entries in job.parts]
     with _SOLVING:
         part = solve_divided(model, job, places_by_tile(parts), Workers(threads))
@@ -311,7 +319,7 @@ def solve_survey_window(scratch: Path, digest: str, job: WindowJob, threads: int
     layers: dict[str, NDArray[Any]] = {}
     if part is not None:
         small = shrink_window(part, job.rows, job.factor)
-        layers = {name: part[name] for name in posterior_layers(model.config.mapping)}
+        layers = {name: part[name] for name in window_layers(model)}
     known = 0 if part is None else int(part.known.sum())
     write_scratch(
         path,
@@ -363,8 +371,9 @@ def write_scratch(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
         staged.unlink(missing_ok=True)
 
 
-def read_window(path: Path, job: WindowJob) -> SolvedWindow | None:
-    """A window that an earlier attempt has solved; None where there is none, or of another job."""
+def read_window(path: Path, job: WindowJob, names: Sequence[str]) -> SolvedWindow | None:
+    """A window that an earlier attempt has solved; None where there is none, of another job, or without these layers
+    (that attempt was one of an older version)."""
     if not path.exists():
         return None
     try:
@@ -372,7 +381,9 @@ def read_window(path: Path, job: WindowJob) -> SolvedWindow | None:
             if str(file["signature"]) != job.signature:
                 return None
             small = {name[len(OVERVIEW) :]: file[name] for name in file.files if name.startswith(OVERVIEW)}
-            known, layers = int(file["known"]), "elevation" in file.files
+            known, layers = int(file["known"]), [name for name in names if name in file.files]
+            if known and len(layers) < len(names):
+                return None
     except (OSError, ValueError, LookupError, EOFError):
         return None
     return SolvedWindow(
@@ -381,12 +392,32 @@ def read_window(path: Path, job: WindowJob) -> SolvedWindow | None:
     )  # fmt: skip
 
 
+class WindowLayers(Mapping[str, Layer]):
+    """The layers in the file of a window, each read when it is asked for: who writes one layer needs one or two."""
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self._path, self._names = path, tuple(names)
+
+    def __getitem__(self, name: str) -> Layer:
+        if name not in self._names:
+            raise KeyError(name)
+        return read_arrays(self._path, (name,))[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # Mapping's own would read the layer
+
+
 def load_window(model: SurveyModel, solved: SolvedWindow) -> GPGMap | None:
     """The map of a window that was solved."""
     if solved.path is None:
         return None
-    with np.load(solved.path) as file:
-        layers = {name: file[name] for name in STORED if name in file.files}
+    layers = WindowLayers(solved.path, window_layers(model))
     grid, edge = solved.grid, solved.grid.resolution
     origin = (grid.origin[0] + solved.columns.start * edge, grid.origin[1] + solved.rows.start * edge)
     shape = (solved.rows.stop - solved.rows.start, solved.columns.stop - solved.columns.start)

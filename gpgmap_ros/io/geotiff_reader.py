@@ -19,13 +19,16 @@ from gpgmap_ros.io.geotiff import (
     ASCII_PARAMS,
     DOUBLE,
     DOUBLE_PARAMS,
+    FLOATS,
     LONG,
     LONG8,
+    PREDICTOR,
     PROJECTED_CRS,
     SHORT,
     TILE,
     USER_DEFINED,
     Crs,
+    restore_pixels,
 )
 from gpgmap_ros.io.map_products import MapError
 
@@ -51,6 +54,7 @@ class GeoTiffReader:
             self.resolution: float = tags[33550][0]
             self.crs = _crs(tags)
             self._places, self._sizes = tags[324], tags[325]
+            self._predicted = tags.get(PREDICTOR, (0,))[0] == FLOATS  # older files are not
             self.tiles = (-(-self.shape[0] // TILE), -(-self.shape[1] // TILE))
             other = any(tags[tag][0] != value for tag, value in LAYOUT.items())
             if other or not len(self._places) == len(self._sizes) == self.tiles[0] * self.tiles[1]:
@@ -74,7 +78,10 @@ class GeoTiffReader:
         try:
             unpack = zlib.decompressobj()
             data = unpack.decompress(self._file.read(self._sizes[number]), 4 * TILE * TILE)
-            pixels = np.frombuffer(data, dtype="<f4").reshape(TILE, TILE)
+            if len(data) != 4 * TILE * TILE:
+                raise ValueError("it ends early")
+            plain = np.frombuffer(data, dtype="<f4").reshape(TILE, TILE)
+            pixels = restore_pixels(data, TILE) if self._predicted else plain
         except (zlib.error, ValueError) as error:
             raise MapError(
                 f"{self._path}: damaged in tile {row}, {column} ({error}): make the map again"

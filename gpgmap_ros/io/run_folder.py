@@ -10,6 +10,7 @@ closures.g2o, .json     the pose graph; every comparison of two submaps with its
 closures.npz            the same for programs: to localise in the run, merge it, or go on with it
 map.npz                 all layers of the map
 layers/                 each layer as GeoTIFF and PNG
+item.json               of a survey: the GeoTIFFs as a STAC item, for catalogues
 report.html             everything to look at
 report_tiles/           what the page shows of a large survey as the reader zooms in
 """
@@ -90,6 +91,10 @@ class RunFolder:
     @property
     def layers(self) -> Path:
         return self.path / "layers"
+
+    @property
+    def item(self) -> Path:
+        return self.path / "item.json"
 
     @property
     def report(self) -> Path:

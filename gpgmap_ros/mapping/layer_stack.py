@@ -17,16 +17,27 @@ class LayerStack(Mapping[str, Layer]):
 
     float32, gradient_visual uint8. Two threads that ask for the same layer at once may both compute it; both get the
     same values.
+
+    given: a dict, another stack, or a mapping that reads its layers from a file when they are asked for
     """
 
     def __init__(self, given: Mapping[str, Layer], context: LayerContext) -> None:
-        # dict() of another stack would compute all of its layers
-        self._layers: dict[str, Layer] = dict(given._layers if isinstance(given, LayerStack) else given)
+        self._given: Mapping[str, Layer] = {}
+        self._layers: dict[str, Layer] = {}
+        if isinstance(given, LayerStack):  # dict() of it would compute all of its layers
+            self._given, self._layers = given._given, dict(given._layers)
+        elif isinstance(given, dict):
+            self._layers = dict(given)
+        else:
+            self._given = given
+        there = dict.fromkeys((*self._given, *self._layers))
         derived = (row.name for row in LAYERS.values() if row.formula is not None and not row.display_only)
-        self._names = (*self._layers, *(name for name in derived if name not in self._layers))
+        self._names = (*there, *(name for name in derived if name not in there))
         self._context = context
 
     def __getitem__(self, name: str) -> Layer:
+        if name not in self._layers and name in self._given:
+            self._layers[name] = self._given[name]
         if name not in self._layers:
             formula = LAYERS[name].formula if name in LAYERS else None
             if formula is None:

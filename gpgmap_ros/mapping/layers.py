@@ -89,6 +89,9 @@ POSE_VARIANCE = "pose_variance"
 NOISE_VARIANCE = "noise_variance"
 """Layer of a map with `mapping.learn_noise`: how far a measured point scatters about the surface."""
 
+TRAVERSABILITY = "traversability"
+"""The one layer that takes longer to derive than to keep."""
+
 _ROWS = (
     LayerRow(
         "elevation", "m", "height of the ground",
@@ -147,7 +150,7 @@ _ROWS = (
         "normal_z", "", "z of the upward unit normal", formula=lambda layers, _: normal(layers, "z"), grid_map=True
     ),
     LayerRow(
-        "traversability", "probability", "probability that slope and step are within the robot's limits",
+        TRAVERSABILITY, "probability", "probability that slope and step are within the robot's limits",
         formula=lambda layers, at: traversability(layers, at.resolution, at.config.traversability),
         scale=ColourScale("Traversability", "", "RdYlGn", zero=True, report_range=(0.0, 1.0)),
         grid_map=True, global_map=True, exported=True, reported=True,

@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import os
 import resource
+import shutil
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,9 @@ from survey_case import (
 )
 
 from gpgmap_ros.apps import survey, survey_points, survey_tasks
-from gpgmap_ros.apps.survey_cluster import open_runner
+from gpgmap_ros.apps.survey_cluster import RETURN, open_runner
 from gpgmap_ros.apps.survey_ground import filter_square
-from gpgmap_ros.apps.survey_layers import write_layer
+from gpgmap_ros.apps.survey_layers import write_layer, write_npz
 from gpgmap_ros.apps.survey_pyramid import make_tile
 from gpgmap_ros.apps.survey_runner import DaskRunner, IncompleteError, Outcome, Task
 from gpgmap_ros.report import content
@@ -37,6 +39,7 @@ STAGES = (
     survey_tasks.scan_file,
     survey_tasks.sum_points,
     survey_tasks.solve_survey_window,
+    write_npz,
     write_layer,
     make_tile,
 )
@@ -46,7 +49,7 @@ STAGES = (
 def client() -> Iterator[Any]:
     patient = {f"distributed.comm.timeouts.{name}": f"{PATIENCE} s" for name in ("connect", "tcp")}
     with (
-        dask.config.set(patient),
+        dask.config.set({**patient, **RETURN}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
         ) as cluster,
@@ -178,6 +181,20 @@ def test_a_scheduler_that_is_not_there_is_named() -> None:
         pass
 
 
+def test_a_worker_whose_successor_takes_long_to_start_is_waited_for(tmp_path: Path) -> None:
+    """Dask gives a lost worker up after a while, here at once: on a busy machine all would be gone in the end."""
+    impatient = {"distributed.deploy.lost-worker-timeout": "50 ms"}
+    with dask.config.set(impatient), open_runner("processes", 1 << 30) as runner:
+        workers = runner.workers
+        task = Task("deadly", kill_this_worker, (str(tmp_path / "mark"), os.getpid))
+        (outcome,) = runner.run([task])
+        assert outcome.value != os.getpid()
+        deadline = time.monotonic() + PATIENCE
+        while runner.workers < workers and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert runner.workers == workers
+
+
 def test_the_stages_as_dask_collections(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
     request = request_of(plain[0])
     lazy = survey.plan(request.files, tmp_path / "scratch", request.config, request.given)
@@ -187,8 +204,10 @@ def test_the_stages_as_dask_collections(plain: tuple[list[Path], Path], tmp_path
     windows = survey.solve(planned, sums, 400 << 20).compute(scheduler="synchronous")
     with np.load(plain[1] / "map.npz") as file:
         whole = file["elevation"]
-    for window in windows:
-        part = survey.read(planned, window)
+    parts = [survey.read(planned, window) for window in windows]
+    shutil.rmtree(tmp_path / "scratch")  # a map that was read does not need it any more
+    for window, part in zip(windows, parts, strict=True):
+        assert part["traversability"].shape == part.grid.shape
         np.testing.assert_allclose(part["elevation"], whole[window.rows, window.columns], rtol=1e-5)
     assert sum(window.known for window in windows) == np.isfinite(whole).sum()
 

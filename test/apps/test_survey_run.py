@@ -78,6 +78,18 @@ def test_the_same_points_twice_are_named(plain: tuple[list[Path], Path], tmp_pat
     assert_same_map(plain[1], tmp_path / "out")
 
 
+def test_files_that_overlap_are_used_with_all_of_their_points(tmp_path: Path) -> None:
+    """Two flight lines see the same ground: that is no mistake, and the map is that of one file with all points."""
+    lines = [hills(3000, (0.0, 0.0), 1), hills(3000, (10.0, 0.0), 2)]
+    for number, points in enumerate((*lines, np.concatenate(lines))):
+        np.savez(tmp_path / f"line_{number}.npz", xyz=points, epsg=32611)
+    summary = map_files([tmp_path / "line_0.npz", tmp_path / "line_1.npz"], tmp_path / "two")
+    assert summary["points"]["used"] == 6000
+    assert summary["missing"] == summary["warnings"] == []
+    map_files([tmp_path / "line_2.npz"], tmp_path / "one")
+    assert_same_map(tmp_path / "one", tmp_path / "two")
+
+
 def test_empty_tiles_are_named_and_cost_nothing(plain: tuple[list[Path], Path], tmp_path: Path) -> None:
     files, _ = plain
     np.savez(tmp_path / "empty.npz", xyz=np.empty((0, 3)), epsg=32611)
@@ -257,6 +269,41 @@ def test_a_large_map_is_written_in_sheets_with_a_virtual_raster(
             assert sheets.bounds == one.bounds
             np.testing.assert_allclose(sheets.read(1), one.read(1), rtol=1e-5)
     check_export_of_sheets(tmp_path / "out", plain[1], rasterio)
+
+
+@pytest.mark.parametrize("sheeted", [False, True])
+def test_gdal_opens_every_file_of_the_item_without_a_warning(
+    plain: tuple[list[Path], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    sheeted: bool,
+) -> None:
+    """GDAL, which QGIS reads rasters with, reports what it dislikes of a file to the log of rasterio."""
+    rasterio = pytest.importorskip("rasterio")
+    out = plain[1]
+    if sheeted:
+        out = tmp_path / "out"
+        monkeypatch.setattr(survey_layers, "NPZ_CELLS", 10_000)
+        monkeypatch.setattr(survey_run, "NPZ_CELLS", 10_000)
+        monkeypatch.setattr(survey_layers, "SHEET", 256)
+        map_files(plain[0], out)
+    item = json.loads((out / "item.json").read_text())
+    listed = {(out / asset["href"]).resolve() for asset in item["assets"].values()}
+    rasters = [path for path in (out / "layers").rglob("*") if path.suffix in (".tif", ".vrt")]
+    assert listed == {path.resolve() for path in rasters}, "the item names all of them and no others"
+    with caplog.at_level("WARNING"), rasterio.Env(GTIFF_REPORT_COMPD_CS=True):
+        for asset in item["assets"].values():
+            path = out / asset["href"]
+            with rasterio.open(path) as file:
+                assert list(file.shape) == asset["proj:shape"]
+                assert list(file.transform)[:6] == asset["proj:transform"]
+                assert np.isfinite(file.read(1)).any()
+                levels = file.overviews(1)
+            for level in range(len(levels)):
+                with rasterio.open(path, overview_level=level) as file:
+                    file.read(1)
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def check_export_of_sheets(sheeted: Path, whole: Path, rasterio: Any) -> None:

@@ -32,6 +32,19 @@ def test_a_layer_comes_back_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
         assert reader.read_tile(1, 2).shape == (44, 8)
 
 
+def test_files_without_a_predictor_are_read_as_well(tmp_path: Path) -> None:
+    """Maps of earlier versions have none."""
+    rasterio = pytest.importorskip("rasterio")
+    write(tmp_path / "a.tif", Crs(32611))
+    with rasterio.open(tmp_path / "a.tif") as file:
+        assert file.tags(ns="IMAGE_STRUCTURE")["PREDICTOR"] == "3"
+        profile, image = {**file.profile, "predictor": 1}, file.read(1)
+    with rasterio.open(tmp_path / "plain.tif", "w", **profile) as file:
+        file.write(image, 1)
+    with GeoTiffReader(tmp_path / "plain.tif") as reader:
+        np.testing.assert_array_equal(reader.read(), image)
+
+
 def test_a_local_frame_has_no_code(tmp_path: Path) -> None:
     write(tmp_path / "a.tif", Crs(name="local frame 'odom'"))
     with GeoTiffReader(tmp_path / "a.tif") as reader:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -35,6 +38,34 @@ def test_a_given_layer_is_not_derived() -> None:
     stack = LayerStack(given, LayerContext(0.1, Config()))
     np.testing.assert_array_equal(stack["gradient_magnitude"], 7.0)
     assert list(stack).count("gradient_magnitude") == 1
+
+
+def test_layers_of_a_file_are_read_when_they_are_asked_for(stack: LayerStack) -> None:
+    asked: list[str] = []
+
+    class Reading(Mapping[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            asked.append(name)
+            return stack[name]
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(("elevation", "gradient_x", "gradient_y"))
+
+        def __len__(self) -> int:
+            return 3
+
+        def __contains__(self, name: object) -> bool:
+            return name in tuple(self)
+
+    lazy = LayerStack(Reading(), LayerContext(0.1, Config()))
+    assert {"slope", "elevation"} <= set(lazy)
+    assert "variance" not in lazy
+    assert asked == []
+    np.testing.assert_array_equal(lazy["slope"], stack["slope"])
+    again = LayerStack(lazy, LayerContext(0.1, Config()))
+    np.testing.assert_array_equal(again["gradient_magnitude"], 5.0)
+    assert sorted(asked) == ["gradient_x", "gradient_y"], "each once, and no others"
+    np.testing.assert_array_equal(again["elevation"], 1.0)
 
 
 def test_it_lists_given_and_derived_layers_without_computing_them() -> None:
