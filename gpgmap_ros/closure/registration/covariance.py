@@ -162,7 +162,7 @@ def common_error(rms: float, scale: float, resolution: float, driven: bool, conf
         return 0.0
     most = min(COMMON_METRES / resolution * min(resolution, 1.0) ** 1.5, COMMON_RESIDUALS * rms)
     unexplained = max(1.0 - (KNOWN_SCALE / scale) ** 2, 0.0) if scale > 0.0 else 0.0
-    return most * float(np.sqrt(LEAST_COMMON**2 + (1.0 - LEAST_COMMON**2) * unexplained))
+    return float(most * np.sqrt(LEAST_COMMON**2 + (1.0 - LEAST_COMMON**2) * unexplained))
 
 
 def score_likelihoods(u: Array, X: Array, bend: Patterns, doubt: Array | None, mask: Mask) -> Array:
