@@ -36,10 +36,10 @@ def probability_gentle(
     """
     inputs = np.broadcast_arrays(gradient_x, gradient_y, variance_x, variance_y)
     out = np.empty(inputs[0].size)
-    flat = [part.reshape(-1) for part in inputs]
+    x, y, x_variance, y_variance = (part.reshape(-1) for part in inputs)
     for start in range(0, out.size, BLOCK):
         block = slice(start, start + BLOCK)
-        out[block] = _integrate_block(*(part[block] for part in flat), limit)
+        out[block] = _integrate_block(x[block], y[block], x_variance[block], y_variance[block], limit)
     return out.reshape(inputs[0].shape)
 
 
