@@ -7,7 +7,8 @@ after that part (a sensor sees as 1 / distance^3), a drift (turn, shift) there d
     d_m(p) = c_m(p) (turn x (p - w_m) + shift),        turn ~ N(0, s_r^2 D),  shift ~ N(0, s_p^2 D)
 
 for D metres of way. A displacement d changes the residual of a height by J d (covariance.py). One part of it moves the
-pose, and leaves no residual; the other part bends one surface against the other, and shows. Both have one amplitude:
+pose, by P, the pose that the fit makes of each d, and leaves no residual; the other part bends one surface against the
+other, and shows. Both have one amplitude:
 
     residuals = X pose + tau U theta + noise,     theta ~ N(0, I),     U = (what the pose can't follow of) J d
 
@@ -54,7 +55,7 @@ SHIFT, ACROSS, UP = 2.0, 0.5, 0.5
 """Of `drift_position` along the way: over the few metres of a submap a factor of scale outweighs what comes and goes.
 And of that, across the way and in height, where no scale errs."""
 MISMATCH, PATCHES = 0.3, 5
-"""e, and patches across the shared ground, longer side."""
+"""e, part of c by which it may be wrong; patches across the shared ground, longer side."""
 LARGEST_DRIFT = 1.0
 """tau with which bending is fitted before it is known."""
 STEPS = 4
