@@ -19,13 +19,15 @@ python benchmark/closure_conditions.py --peers                         peers tha
 Rings are cast over blanca, gabilan, davos (1 : 10), lone_star (with what the lower quarter of the returns in a cell
 leaves of its trees) and the terrain of the demo. The frame of a submap is the robot's pose where it began; what was
 driven in it is known where a drive made it. Right: within 1.5 cells and 2 degrees at the middle of the source. Maps and
-results are kept in --out; a run that was interrupted goes on. Peers get the maps, and small_gicp also a prior pose that
+results are kept in --out; a run that was interrupted goes on. Where closure_negatives.py has compared different places
+of the same draw, they count in the table of probabilities. Peers get the maps, and small_gicp also a prior pose that
 is off by five cells and five degrees (standard deviations).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import pickle
 import sys
 import time
@@ -338,6 +340,16 @@ def summarise(name: str, found: list[Result]) -> str:
     )
 
 
+def compared_before(args: argparse.Namespace) -> list[Result]:
+    """Pairs of different places that closure_negatives.py has compared on this draw."""
+    return [
+        Result(ground, 0.0, False, pair["probability"], (np.inf, np.inf), np.nan, 0.0)
+        for path in args.out.glob(f"different_{args.seed}_{args.pairs}_*.jsonl")
+        for line in path.read_text().splitlines()
+        for ground, _, _, pair in json.loads(line)["evidence"]
+    ]
+
+
 def parse_draw(
     parser: argparse.ArgumentParser, seed: int, pairs: int
 ) -> tuple[argparse.Namespace, Path | None]:
@@ -393,7 +405,7 @@ def main() -> int:
     if args.draw:
         return 0
     print(f"CPU of a registration: {1e3 * np.median([r.seconds for r in everything]):.0f} ms")
-    reliability(everything)
+    reliability(everything + compared_before(args))
     return 0
 
 

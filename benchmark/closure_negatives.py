@@ -4,7 +4,9 @@ python benchmark/closure_negatives.py --seed 3 --count 10000
 
 Takes the maps of closure_conditions.py (of this seed; they are made where they are missing), pairs them anew with every
 other map of the same ground that shares nothing with them, whatever the condition of each, and registers the pairs in
-random order. A line is written to --out after every 50 pairs, and a run that was interrupted goes on.
+random order. A line is written to --out and the counts so far are printed after every 50 pairs: a run that was stopped
+loses nothing, and goes on when it is started again. The evidence of each pair is kept, so that other odds can be tried
+on it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ from closure_terrain import Submap
 
 from gpgmap_ros.closure import ClosureConfig, register
 
+Different = tuple[str, tuple[str, Submap], tuple[str, Submap]]
+"""A ground and two maps of different places on it, each with its condition."""
+
 BLOCK = 50
+KEPT = ("surplus", "ratio", "white", "noise_share", "overlap", "coherence", "tilt")
+"""Of the evidence of each pair."""
 
 
 def collect_maps(folder: Path, args: argparse.Namespace) -> dict[str, list[tuple[str, Submap]]]:
@@ -35,9 +42,7 @@ def collect_maps(folder: Path, args: argparse.Namespace) -> dict[str, list[tuple
     return out
 
 
-def pair_up(
-    maps: dict[str, list[tuple[str, Submap]]], seed: int
-) -> list[tuple[str, tuple[str, Submap], tuple[str, Submap]]]:
+def pair_up(maps: dict[str, list[tuple[str, Submap]]], seed: int) -> list[Different]:
     """All pairs of maps of one ground that share nothing, in random order."""
     out = []
     for ground, items in maps.items():
@@ -62,26 +67,41 @@ def main() -> int:
     config = ClosureConfig(threads=1)
     pairs = pairs[: args.count]
     for start in range(done, len(pairs), BLOCK):
-        block: dict[str, Any] = {"pairs": 0, "accepted": [], "highest": 0.0, "weak": 0}
-        for ground, (condition_a, a), (condition_b, b) in pairs[start : start + BLOCK]:
-            found = register(a.map, b.map, config)
-            block["pairs"] += 1
-            block["highest"] = max(block["highest"], found.probability)
-            block["weak"] += found.weak
-            if found.accepted:
-                block["accepted"].append([ground, condition_a, condition_b, found.probability])
+        block = compare_block(pairs[start : start + BLOCK], config)
         with path.open("a") as file:
             file.write(json.dumps(block) + "\n")
         blocks.append(block)
-    compared = sum(block["pairs"] for block in blocks)
-    false = [item for block in blocks for item in block["accepted"]]
-    print(
-        f"{compared} pairs of different places, {len(false)} accepted, {sum(b['weak'] for b in blocks)} weak;"
-    )
-    print(f"highest probability {max((b['highest'] for b in blocks), default=0.0):.2g}")
-    for item in false:
+        print(summarise(blocks), flush=True)
+    print(summarise(blocks))
+    for item in (item for block in blocks for item in block["accepted"]):
         print("  FALSE", *item)
     return 0
+
+
+def compare_block(pairs: list[Different], config: ClosureConfig) -> dict[str, Any]:
+    """Counts over some pairs, and what each of them gave."""
+    block: dict[str, Any] = {"pairs": 0, "accepted": [], "highest": 0.0, "weak": 0, "evidence": []}
+    for ground, (condition_a, a), (condition_b, b) in pairs:
+        found = register(a.map, b.map, config)
+        block["pairs"] += 1
+        block["highest"] = max(block["highest"], found.probability)
+        block["weak"] += found.weak
+        if found.accepted:
+            block["accepted"].append([ground, condition_a, condition_b, found.probability])
+        kept = {name: round(float(getattr(found.evidence, name)), 4) for name in KEPT if found.evidence}
+        of_pair = {"probability": found.probability, "self_similarity": found.self_similarity, **kept}
+        block["evidence"].append([ground, condition_a, condition_b, of_pair])
+    return block
+
+
+def summarise(blocks: list[dict[str, Any]]) -> str:
+    compared, weak, false = (
+        sum(b["pairs"] for b in blocks),
+        sum(b["weak"] for b in blocks),
+        sum(len(b["accepted"]) for b in blocks),
+    )
+    highest = max((b["highest"] for b in blocks), default=0.0)
+    return f"{compared} pairs of different places, {false} accepted, {weak} weak; highest probability {highest:.2g}"
 
 
 if __name__ == "__main__":

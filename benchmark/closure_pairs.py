@@ -222,30 +222,32 @@ def normalised(distances: Array) -> str:
 def reliability(found: list[Result]) -> None:
     """Stated probability of the best pose of each pair, before any cut, against the share of these at the right place.
 
-    With Wilson's 95 % interval of that share, and the mean difference of the two over all pairs.
+    In the population for which it is stated: pairs of different places, where any were drawn, count as if there were
+    `OTHERS` to one. With Wilson's 95 % interval of the share, for as many pairs as the unequal weights leave (Kish),
+    and the mean difference of stated and right over all pairs.
     """
     confidence = np.array([r.confidence for r in found])
     right = np.array([r.same_place for r in found])
+    different = np.array([r.overlap == 0.0 for r in found])
+    weight = np.where(different, OTHERS * np.sum(~different) / max(np.sum(different), 1), 1.0)
     off = 0.0
     print("-- stated probability of the best pose: pairs, stated on average, right (95 % interval)")
     for low, high in itertools.pairwise(BINS):
         inside = (confidence >= low) & ((confidence < high) | (high == 1.0))
-        count = int(inside.sum())
-        if not count:
+        if not inside.any():
             continue
-        stated, share = confidence[inside].mean(), right[inside].mean()
-        off += count * abs(stated - share) / len(found)
-        z2 = 1.96**2
+        w = weight[inside]
+        stated, share = np.average(confidence[inside], weights=w), np.average(right[inside], weights=w)
+        off += w.sum() * abs(stated - share) / weight.sum()
+        count, z2 = w.sum() ** 2 / np.sum(w**2), 1.96**2
         middle = (share + z2 / (2 * count)) / (1 + z2 / count)
         half = np.sqrt(share * (1 - share) * z2 / count + (z2 / (2 * count)) ** 2) / (1 + z2 / count)
         print(
-            f"   {low:5.3f} to {high:5.3f}: {count:6d}, {stated:8.4f}, {share:8.4f} "
+            f"   {low:5.3f} to {high:5.3f}: {int(inside.sum()):6d}, {stated:8.4f}, {share:8.4f} "
             f"({max(middle - half, 0.0):.3f} to {min(middle + half, 1.0):.3f})"
         )
-    print(
-        f"   expected calibration error {off:.5f}, Brier score {np.mean((confidence - right) ** 2):.5f}, "
-        f"of {len(found)} pairs"
-    )
+    brier = np.average((confidence - right) ** 2, weights=weight)
+    print(f"   expected calibration error {off:.5f}, Brier score {brier:.5f}, of {len(found)} pairs")
 
 
 def calibrate(found: list[Result]) -> None:

@@ -433,7 +433,7 @@ class ClosureConfig(Checked):
     common_error: float = setting(
         -1.0,
         "standard deviation of the position errors that a whole map shares and no residual shows, as of georeference "
-        "(-1: none for maps that know the way on which they were made, up to 0.06 m or cells for others)",
+        "(-1: none for maps that know the way on which they were made, up to 0.06 m for others, less in small cells)",
         "m",
         low=-1.0,
         high=10.0,

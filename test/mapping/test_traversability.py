@@ -9,6 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from gpgmap_ros.config import TraversabilityConfig
+from gpgmap_ros.mapping import traversability
 from gpgmap_ros.mapping.traversability import probability_gentle, probability_low_step
 
 LIMIT = 0.36
@@ -65,6 +66,19 @@ def test_what_is_not_known_is_nan() -> None:
 
 
 CONFIG = TraversabilityConfig(max_step=0.15, step_distance=0.2)
+
+
+def test_large_maps_are_integrated_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a block holds, cells stay where they are; one variance may serve all of them."""
+    rng = np.random.default_rng(3)
+    gradient, variance = rng.normal(scale=0.3, size=(2, 9, 11)), rng.uniform(0.001, 0.1, size=(9, 11))
+    expected = [
+        [gentle((x, y), (np.sqrt(v), 0.2)) for x, y, v in zip(*row, strict=True)]
+        for row in zip(*gradient, variance, strict=True)
+    ]
+    monkeypatch.setattr(traversability, "BLOCK", 10)
+    found = probability_gentle(*gradient, variance, np.float64(0.04), LIMIT)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_steps_agree_with_draws() -> None:

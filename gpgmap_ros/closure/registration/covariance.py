@@ -22,11 +22,12 @@ it is estimated from the residuals, with care for what would make Sigma too smal
   in the tails. Steep ground errs most and weighs most, so that a mean of psi' over all cells makes A too large, by
   a tenth in the middle and by half in some pairs; A has each cell's own.
 
-Maps are bent by the drift of the odometry while they were made; part of that leaves no residual. deformation.py
-estimates its amplitude from the part that does. What is left of the residuals when the bending is taken off is the
-noise above. Two more errors leave no residual: a mean change of height between two visits, which is as uncertain as
-what varies slowly of it beyond such noise, and what a whole georeferenced map shares, for which `common_error` is
-added.
+Maps are bent by the drift of the odometry while they were made; part of that leaves no residual. bending.py estimates
+its amplitude from the part that does. What is left of the residuals when the bending is taken off is the noise above.
+Two more errors leave no residual. One is a mean change of height between two visits, which is as uncertain as what
+varies slowly of it beyond such noise. The other is what a whole georeferenced map shares. Nothing shows it; but where
+heights differ by no more than both maps' own variances say, nothing is left that they do not know of, and a fifth of it
+is taken.
 """
 
 from __future__ import annotations
@@ -38,15 +39,13 @@ from scipy.ndimage import gaussian_filter
 
 from gp_core.arrays import Array
 from gpgmap_ros.closure.config import ClosureConfig
+from gpgmap_ros.closure.registration.bending import amplitude_likelihoods, weigh_cases
 from gpgmap_ros.closure.registration.correlation import half_spectrum_weights
 from gpgmap_ros.closure.registration.deformation import (
     LARGEST_DRIFT,
-    Bending,
     Patterns,
     bend_residuals,
-    bending_probability,
     compute_jacobians,
-    estimate_bending,
     fit_bending,
     pose_spread,
     residual_patterns,
@@ -70,12 +69,17 @@ ROUNDS = 3
 MIN_GAIN = 0.2
 """Of the information of all cells that is left in any direction, whatever their residuals and errors of slopes."""
 COMMON_METRES, COMMON_RESIDUALS = 0.06, 2.0
-"""The error that a georeferenced map shares, at most: metres (and cells), and root mean squares of the residuals."""
-CHANGE = 1.5
-"""Standard deviation of the mean change of height between two visits, over what varies slowly of it: snow fills
-hollows."""
-COMMON_SHARES = np.array([1.0, 1.0, 0.7, 0.12, 0.12, 0.22])
+"""The error that a georeferenced map shares, at most: metres, and root mean squares of the residuals. In cells below
+one metre it is less, by their size to the power of 3/2: who makes finer cells measures from nearer."""
+KNOWN_SCALE, LEAST_COMMON = 3.0, 0.2
+"""lambda up to which noise and interpolation explain the residuals, and the part of the common error that is left."""
+COMMON_SHARES = np.array([1.0, 1.0, 0.85, 0.12, 0.12, 0.22])
 """Of `common_error`, in x, y, z, roll, pitch and yaw, angles times the lever: as two flight lines differ."""
+CHANGE, CHANGE_TILT = 1.5, 0.7
+"""Standard deviations of the mean change of height between two visits, and of its tilt times the lever, over what
+varies slowly of it: snow fills hollows."""
+SLOW_EXCESS = 2.0
+"""Of what a mean leaves of noise, that is no change of height."""
 
 
 def compute_covariance(
@@ -93,17 +97,26 @@ def compute_covariance(
     X, u = 0.5 * (sides[0] + sides[1]), root * over.residual
     weight = INDEPENDENT_STRIDE**2 * np.deg2rad(config.tilt_std) ** -2.0
     prior = np.diag([0.0, 0.0, 0.0, weight, weight, 0.0])
-    H = root * bend_residuals(alignment, source, target, over, config)
     trusted = np.where(mask, trust(u), 0.0)
-    level, upright = split_upright(H)
-    bends = [residual_patterns(part, X, trusted, prior) for part in (level, upright)]
-    poses = [pose_spread(*parts, X, trusted) for parts in zip(bends, (level, upright), strict=True)]
+    bends, doubts = (
+        split_upright(root * bend_residuals(alignment, source, target, over, config, doubt))
+        for doubt in (False, True)
+    )
+    level, upright = (residual_patterns(part, X, trusted, prior) for part in bends)
     driven = len(source.way) > 1 and len(target.way) > 1
-    found = [measure_bending(u, X, *parts, mask) for parts in zip(bends, (level, None), strict=True)]
-    bent = bending_probability(sum(part.log_factor for part in found), driven)
-    amplitudes = [bent * part.tau_sq for part in found]
-    expected = [np.sqrt(tau_sq) * bend.sizes for tau_sq, bend in zip(amplitudes, bends, strict=True)]
-    fit = fit_bending(u, X, np.concatenate([b.E for b in bends]), np.concatenate(expected), mask)
+    found = weigh_cases(
+        score_likelihoods(u, X, level, doubts[0], mask),
+        score_likelihoods(u, X, upright, None, mask),
+        driven,
+    )
+    level_sq, upright_sq = found.drift * found.level_sq, found.drift * found.upright_sq
+    expected = np.concatenate(
+        [
+            np.sqrt(level_sq) * level.sizes,
+            np.sqrt(upright_sq + found.change * found.changed_sq) * upright.sizes,
+        ]
+    )
+    fit = fit_bending(u, X, np.concatenate([level.E, upright.E]), expected, mask)
     size = np.sqrt(fit.scale)
     psi, gain = influence(fit.rest / size)
     psi, gain = size * psi, np.where(mask, gain, 0.0)
@@ -114,12 +127,17 @@ def compute_covariance(
     sigma = inverse @ (B + fit.scale * INDEPENDENT_STRIDE**2 * prior) @ inverse
     rest = np.divide(fit.rest, root, out=np.zeros_like(root), where=mask)
     rms = float(np.sqrt(np.sum(over.weight * rest**2) / np.sum(over.weight)))
-    change_sq = slow_change(over.weight, rest, rms, correlated_cells, config.detail_cells)
-    for tau_sq, pose in zip(amplitudes, poses, strict=True):
-        sigma += tau_sq * pose
-    common = common_error(rms, target.resolution, driven, config)
-    shares = COMMON_SHARES / np.array([1.0, 1.0, 1.0, *[lever_of(over, mask, alignment)] * 3])
-    sigma[2, 2] += CHANGE**2 * change_sq
+    sigma += level_sq * pose_spread(level, doubts[0], X, trusted)
+    sigma += upright_sq * pose_spread(upright, doubts[1], X, trusted)
+    left, whole = (
+        slow_change(over.weight, part, rms, correlated_cells, config.detail_cells)
+        for part in (rest, over.residual)
+    )
+    lever = lever_of(over, mask, alignment)
+    sigma[2, 2] += CHANGE**2 * (left + found.change * (whole - left))
+    sigma[[3, 4], [3, 4]] += found.change * whole * (CHANGE_TILT / lever) ** 2
+    common = common_error(rms, alignment.scale, target.resolution, driven, config)
+    shares = COMMON_SHARES / np.array([1.0, 1.0, 1.0, lever, lever, lever])
     return 0.5 * (sigma + sigma.T) + np.diag((common * shares) ** 2)
 
 
@@ -130,30 +148,34 @@ def slow_change(weight: Array, residual: Array, rms: float, correlated_cells: fl
     """
     slow = residual - remove_trend(weight, residual[None], blur)[0]
     squared = float(np.sum(weight * slow**2) / np.sum(weight))
-    return max(squared - rms**2 * min(correlated_cells / (4.0 * np.pi * blur**2), 1.0), 0.0)
+    return max(squared - SLOW_EXCESS * rms**2 * min(correlated_cells / (4.0 * np.pi * blur**2), 1.0), 0.0)
 
 
-def common_error(rms: float, resolution: float, driven: bool, config: ClosureConfig) -> float:
-    """Of the position, in cells, that leaves no residual. rms: of the residuals of heights, in cells.
+def common_error(rms: float, scale: float, resolution: float, driven: bool, config: ClosureConfig) -> float:
+    """Of the position, in cells, that leaves no residual. rms: of the residuals of heights, in cells; scale: lambda.
 
     What a drive made stands in the frame of its odometry, whose errors are those of the bending.
     """
     if config.common_error >= 0.0:
         return config.common_error / resolution
-    return 0.0 if driven else min(COMMON_METRES / resolution, COMMON_METRES, COMMON_RESIDUALS * rms)
+    if driven:
+        return 0.0
+    most = min(COMMON_METRES / resolution * min(resolution, 1.0) ** 1.5, COMMON_RESIDUALS * rms)
+    unexplained = max(1.0 - (KNOWN_SCALE / scale) ** 2, 0.0) if scale > 0.0 else 0.0
+    return float(most * np.sqrt(LEAST_COMMON**2 + (1.0 - LEAST_COMMON**2) * unexplained))
 
 
-def measure_bending(u: Array, X: Array, bend: Patterns, H: Array | None, mask: Mask) -> Bending:
-    """Bending of both maps, against the noise that the autocovariance of the other residuals implies.
+def score_likelihoods(u: Array, X: Array, bend: Patterns, doubt: Array | None, mask: Mask) -> Array:
+    """`amplitude_likelihoods` of patterns, against the noise that the autocovariance of the other residuals implies.
 
-    H: as of `score_spread`
+    doubt: as of `score_spread`
     """
     fit = fit_bending(u, X, bend.E, LARGEST_DRIFT * bend.sizes, mask)
     psi = np.sqrt(fit.scale) * influence(fit.rest / np.sqrt(fit.scale))[0]
     nothing = np.zeros((len(bend.E), len(bend.E)))
     noise, _ = score_covariance(bend.E, 0.0, psi, local_spread(psi, mask), mask, nothing)
     scores = fit.amplitudes + inner_products(bend.E, psi[None])[:, 0]
-    return estimate_bending(scores, noise, score_spread(bend, H))
+    return amplitude_likelihoods(scores, noise, score_spread(bend, doubt))
 
 
 def lever_of(over: Overlay, mask: Mask, alignment: Alignment) -> float:

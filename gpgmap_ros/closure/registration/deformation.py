@@ -7,38 +7,25 @@ after that part (a sensor sees as 1 / distance^3), a drift (turn, shift) there d
     d_m(p) = c_m(p) (turn x (p - w_m) + shift),        turn ~ N(0, s_r^2 D),  shift ~ N(0, s_p^2 D)
 
 for D metres of way. A displacement d changes the residual of a height by J d (covariance.py). One part of it moves the
-pose, and leaves no residual; the other part bends one surface against the other, and shows. Both have one amplitude:
+pose, by P, the pose that the fit makes of each d, and leaves no residual; the other part bends one surface against the
+other, and shows. Both have one amplitude:
 
     residuals = X pose + tau U theta + noise,     theta ~ N(0, I),     U = (what the pose can't follow of) J d
 
-`closure.drift_*` only say how turns compare with shifts, and what to expect. What the residuals of the pair show at
-low frequency decides: whether the maps are bent at all, and with which tau. The noise of the patterns is what the
-autocovariance of the other residuals implies, times an excess kappa that is larger than 1 on real ground (forms err as
-a whole where a sensor does not see them well) and not known beforehand. With s_k the sizes of the patterns over their
-noise, and scores y_k,
+No c_m(p) is quite right: ridges hide ground from parts of the way. What all of the shared ground was seen after, or
+none of it, moves the map as a whole, and is as certain as the drift; in between, the share that was seen after differs
+from c by 2 e c (1 - c), alike within a patch of ground and independent between patches. With d' the displacements by
+that, and sums over each patch q, this moves the pose by
 
-    p(y | tau) = int prod_k N(y_k; 0, kappa + tau^2 s_k^2) p(kappa) dkappa,     log kappa and log tau normal
-
-Bending shows where the large patterns have much more than the small ones, or all of them more than any noise. Scores at
-tau = 0 against those over the prior of tau are the Bayes factor of bending; the covariance of the pose is then
-P(bent) E[tau^2] P P', with P the pose that the fit makes of each d. Drift in height has a tau of its own: snow looks
-like it, and says nothing about x, y and yaw.
-
-No c_m(p) is quite right: ridges hide ground from parts of the way, and slopes, by which displacements are multiplied,
-err. So d differs from its model by a share e(p) that is alike within a patch of ground and independent between patches.
-With sums over each patch q, this moves the pose by
-
-    tau^2 e^2 sum_q sum_m p_qm p_qm',       p_qm = (X' W X)^-1 sum over q of W X J d_m
+    tau^2 sum_q sum_m p_qm p_qm',       p_qm = (X' W X)^-1 sum over q of W X J d'_m
 
 where P alone would call some directions, heights above all, known far better than the maps are. The same sums with the
 patterns instead of X are what turns and shifts leave in scores besides their own patterns, by which small ones would
 seem to show a large tau. The scores of heights are taken as they are: what else changes heights slowly moves z, roll
-and pitch just as drift does. Patterns err together, with the model that they come from, so that k of them count as
-`INDEPENDENT` k: a drift that happens to leave little in them is not known to be small.
+and pitch just as drift does. bending.py says what the patterns tell about tau.
 
 A map without a way may come from anything that georeferences slowly varying errors. It is taken as driven through its
-middle, along both axes, from a frame that stands as far away as it reaches; the amplitude is relative to its size, and
-it is rarely bent.
+middle, along both axes, from a frame that stands as far away as it reaches; the amplitude is relative to its size.
 """
 
 from __future__ import annotations
@@ -48,7 +35,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from scipy.special import expit, logsumexp
 
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
@@ -65,28 +51,15 @@ USUAL_WAY = 25.0
 """Metres driven in a submap: the drift of a map of unknown scale and way is what is stated for this."""
 PATTERNS = 8
 """Of residuals that bent maps leave, at most."""
-USUAL_DRIFT, DRIFT_SPREAD = 0.4, 1.4
-"""tau of odometry, its median and the standard deviation of its logarithm: who states a drift leaves some room."""
-USUAL_EXCESS, EXCESS_SPREAD = 3.0, 0.5
-"""kappa, its median and the standard deviation of its logarithm."""
-BENT, BENT_WITHOUT_WAY = 0.9, 0.002
-"""Share of the maps with and without a way that are bent: hardly any odometry is without drift, and a pose that is
-stated too well costs more than one that is stated too badly."""
 SHIFT, ACROSS, UP = 2.0, 0.5, 0.5
 """Of `drift_position` along the way: over the few metres of a submap a factor of scale outweighs what comes and goes.
 And of that, across the way and in height, where no scale errs."""
 MISMATCH, PATCHES = 0.3, 5
-"""Share of its displacement by which a cell differs from the model; patches across the shared ground, longer side."""
+"""e, part of c by which it may be wrong; patches across the shared ground, longer side."""
 LARGEST_DRIFT = 1.0
 """tau with which bending is fitted before it is known."""
 STEPS = 4
 """Of that fit, each with new weights of the cells."""
-AMPLITUDES = np.exp(np.linspace(np.log(1e-2), np.log(4.0), 30))
-"""tau, standard deviations of drift over the stated ones."""
-INDEPENDENT = 0.7
-"""Independent scores to a pattern: all come from one model of what was seen when, and err together."""
-DEVIATIONS = np.linspace(-2.5, 2.5, 9)
-"""Of log kappa, in its standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +99,12 @@ def ways(map_: RegistrationMap) -> list[Drive]:
     ]
 
 
-def height_changes(drive: Drive, points: Array, slope: Array, config: ClosureConfig) -> Array:
+def height_changes(
+    drive: Drive, points: Array, slope: Array, config: ClosureConfig, doubt: bool = False
+) -> Array:
     """(M, rows, columns) changes of the residuals by one standard deviation of every drift on the way, in cells.
 
-    points, slope: (2, rows, columns) of the cells, in the target
+    points, slope: (2, rows, columns) of the cells, in the target; doubt: as of `spread_drift`
     """
     w = drive.points
     length = float(np.sum(np.hypot(*np.diff(w, axis=0).T)))
@@ -143,18 +118,27 @@ def height_changes(drive: Drive, points: Array, slope: Array, config: ClosureCon
             config.drift_rotation * np.sqrt(drive.step),
             SHIFT * config.drift_position * np.sqrt(drive.step) * shift,
             drive.before,
+            doubt,
         )
     )
 
 
 @compiled()
 def spread_drift(
-    points: Array, slope: Array, way: Array, near_sq: float, turn: float, shift: float, before: float
+    points: Array,
+    slope: Array,
+    way: Array,
+    near_sq: float,
+    turn: float,
+    shift: float,
+    before: float,
+    doubt: bool,
 ) -> Array:  # pragma: no cover
     """(4 (parts + 1), rows, columns): a turn and shifts along, across and up of each part, then of an error that stays
     the same along the way, as of a wheel's radius, as large at its end as those that come and go.
 
     before: parts of the way before the first point, together one part more
+    doubt: instead of c, 2 c (1 - c): by which share of it c may be wrong
     """
     _, rows, columns = points.shape
     K = len(way)
@@ -182,6 +166,11 @@ def spread_drift(
                 after[k - 1 + first] = later
             if first:
                 after[0] = np.sqrt(before)
+            if doubt:
+                for part in range(first, parts):
+                    after[part] *= 2.0 * (1.0 - after[part])
+                if first:
+                    after[0] = 0.0
             last = 4 * parts
             out[last:, i, j] = 0.0
             for part in range(parts):
@@ -205,12 +194,16 @@ def bend_residuals(
     target: RegistrationMap,
     over: Overlay,
     config: ClosureConfig,
+    doubt: bool = False,
 ) -> Array:
-    """(M, rows, columns) changes of the height residuals by drift inside the maps, each of one standard deviation."""
+    """(M, rows, columns) changes of the height residuals by drift inside the maps, each of one standard deviation.
+
+    doubt: as of `spread_drift`
+    """
     slope = 0.5 * (over.source_slope + over.target_slope)
     return np.concatenate(
         [
-            height_changes(drive, over.points[:2], slope, config) / np.sqrt(len(of_map))
+            height_changes(drive, over.points[:2], slope, config, doubt) / np.sqrt(len(of_map))
             for of_map in drives_of(alignment, source, target)
             for drive in of_map
         ]
@@ -271,29 +264,32 @@ def residual_patterns(H: Array, X: Array, weight: Array, prior: Array) -> Patter
     return Patterns(P, inverse, E.reshape(len(order), *X.shape[1:]), sizes)
 
 
-def pose_spread(bend: Patterns, H: Array, X: Array, weight: Array) -> Array:
-    """(6, 6) covariance of the pose by displacements with tau = 1. H, X, weight: as of `residual_patterns`"""
-    return np.asarray(bend.P @ bend.P.T + bend.inverse @ mismatch(weight * X, H) @ bend.inverse)
+def pose_spread(bend: Patterns, doubt: Array, X: Array, weight: Array) -> Array:
+    """(6, 6) covariance of the pose by displacements with tau = 1.
+
+    doubt: (M, rows, columns) by which they may differ from their model; X, weight: as of `residual_patterns`
+    """
+    return np.asarray(bend.P @ bend.P.T + bend.inverse @ mismatch(weight * X, doubt) @ bend.inverse)
 
 
-def score_spread(bend: Patterns, H: Array | None) -> Array:
+def score_spread(bend: Patterns, doubt: Array | None) -> Array:
     """(k, k) covariance of the patterns' scores by displacements with tau = 1.
 
-    H: (M, rows, columns) displacements that differ from their model; None where they are taken as they are
+    doubt: as of `pose_spread`; None where displacements are taken as they are
     """
     own = np.diag(bend.sizes**2)
-    return own if H is None else own + mismatch(bend.E, H)
+    return own if doubt is None else own + mismatch(bend.E, doubt)
 
 
-def mismatch(F: Array, H: Array) -> Array:
-    """(k, k) covariance of sums of F (k, rows, columns) times what displacements H differ by from their model."""
+def mismatch(F: Array, doubt: Array) -> Array:
+    """(k, k) covariance of sums of F (k, rows, columns) times what displacements differ by from their model."""
     rows, columns = F.shape[1:]
     side = -(-max(rows, columns) // PATCHES)
     out = np.zeros((len(F), len(F)))
     for i in range(0, rows, side):
         for j in range(0, columns, side):
             patch = np.s_[:, i : i + side, j : j + side]
-            sums = F[patch].reshape(len(F), -1) @ H[patch].reshape(len(H), -1).T
+            sums = F[patch].reshape(len(F), -1) @ doubt[patch].reshape(len(doubt), -1).T
             out += sums @ sums.T
     return MISMATCH**2 * out
 
@@ -328,39 +324,3 @@ def fit_bending(u: Array, X: Array, E: Array, expected: Array, mask: NDArray[np.
     out = np.zeros(u.shape)
     out[mask] = rest
     return BendingFit(out, scale, amplitudes[6:])
-
-
-@dataclass(frozen=True)
-class Bending:
-    """What patterns say. log_factor: log Bayes factor of bending; tau_sq: E[tau^2] if the maps are bent"""
-
-    log_factor: float
-    tau_sq: float
-
-
-def estimate_bending(scores: Array, noise: Array, spread: Array) -> Bending:
-    """scores: (k,) of the patterns; noise: (k, k) covariance of their errors; spread: (k, k) of bending at tau = 1"""
-    sizes_sq, vectors = eigh(spread, noise + 1e-12 * np.trace(noise) * np.eye(len(noise)))
-    sizes_sq = np.maximum(sizes_sq, 0.0)
-    squared = (vectors.T @ scores) ** 2
-    excess = USUAL_EXCESS * np.exp(EXCESS_SPREAD * DEVIATIONS)
-    log_excess = log_normalised(-0.5 * DEVIATIONS**2)
-    log_tau = log_normalised(-0.5 * (np.log(AMPLITUDES / USUAL_DRIFT) / DRIFT_SPREAD) ** 2)
-    tau = np.concatenate([[0.0], AMPLITUDES])
-    variance = excess[:, None] + (tau**2)[:, None, None] * sizes_sq  # (tau, kappa, k)
-    of_scores = -0.5 * np.sum(np.log(variance) + squared / variance, axis=2)
-    log_likelihood = log_excess + INDEPENDENT * of_scores
-    straight = float(logsumexp(log_likelihood[0]))
-    bent = log_tau + logsumexp(log_likelihood[1:], axis=1)
-    evidence = float(logsumexp(bent))
-    return Bending(evidence - straight, float(np.exp(bent - evidence) @ AMPLITUDES**2))
-
-
-def log_normalised(log_weights: Array) -> Array:
-    return np.asarray(log_weights - logsumexp(log_weights))
-
-
-def bending_probability(log_factor: float, driven: bool) -> float:
-    """That maps with or without a way are bent. log_factor: of all that is known, a sum over independent patterns"""
-    share = BENT if driven else BENT_WITHOUT_WAY
-    return float(expit(log_factor + np.log(share / (1.0 - share))))

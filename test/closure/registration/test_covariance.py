@@ -9,12 +9,14 @@ from scipy.ndimage import gaussian_filter
 from scipy.stats import chi2
 
 from gp_core.grid import Grid
-from gpgmap_ros.closure import register
+from gpgmap_ros.closure import ClosureConfig, register
 from gpgmap_ros.closure.graph.pairwise_consistency import shift_covariance
 from gpgmap_ros.closure.registration.covariance import (
     LAGS,
+    LEAST_COMMON,
     autocovariance,
     bound_information,
+    common_error,
     influence,
     inner_products,
     lag_distance,
@@ -149,6 +151,25 @@ def test_a_robust_fit_is_as_good_as_it_says_where_steep_ground_errs_most():
             out.append(shift**2 / (taken @ B @ taken)[0, 0])
     assert 0.8 < np.mean(own) < 1.2
     assert np.mean(common) > 1.5
+
+
+def test_a_common_error_is_what_the_maps_do_not_know_of():
+    """Full where residuals exceed the maps' variances, a part of that where noise explains them, none of a drive."""
+    config = ClosureConfig()
+
+    def metres(scale: float, cell: float = 1.0, driven: bool = False) -> float:
+        return cell * common_error(0.5, scale, cell, driven, config)
+
+    np.testing.assert_allclose(metres(1e6), 0.06)
+    np.testing.assert_allclose(metres(1.0), LEAST_COMMON * 0.06)
+    assert metres(1.0) < metres(4.0) < metres(20.0) < metres(1e6)
+    np.testing.assert_allclose(metres(1e6, 10.0), 0.06)
+    np.testing.assert_allclose(metres(1e6, 0.25), 0.06 / 8.0)
+    assert metres(1e6, driven=True) == 0.0
+    np.testing.assert_allclose(
+        common_error(0.01, 1e6, 1.0, False, config), 0.02
+    )  # no more than residuals allow
+    assert common_error(0.5, 1.0, 0.5, True, ClosureConfig(common_error=0.1)) == 0.2
 
 
 def test_the_influence_and_its_slope():

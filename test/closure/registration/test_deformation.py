@@ -11,16 +11,19 @@ from scipy.ndimage import map_coordinates
 from scipy.stats import chi2
 
 from gpgmap_ros.closure import ClosureConfig, ClosureDatabase, Registration, register
-from gpgmap_ros.closure.registration.covariance import measure_bending, slow_change
+from gpgmap_ros.closure.registration.bending import (
+    AMPLITUDES,
+    DRIVEN,
+    Bending,
+    amplitude_likelihoods,
+    weigh_cases,
+)
+from gpgmap_ros.closure.registration.covariance import score_likelihoods, slow_change
 from gpgmap_ros.closure.registration.deformation import (
-    BENT,
     MISMATCH,
     PARTS,
     PATCHES,
-    USUAL_DRIFT,
     Drive,
-    bending_probability,
-    estimate_bending,
     fit_bending,
     height_changes,
     pose_spread,
@@ -86,8 +89,26 @@ def test_the_truth_of_a_bent_map_is_within_what_is_stated(world: World, straight
     assert found[0].evidence.bend > found[1].evidence.bend
 
 
+def likelihoods(tau: float, sizes: np.ndarray, rng: np.random.Generator, excess: float = 1.0) -> np.ndarray:
+    """Of scores that maps bent by tau leave in patterns of these sizes."""
+    scores = np.sqrt(excess + tau**2 * sizes**2) * rng.normal(size=len(sizes))
+    return amplitude_likelihoods(scores, np.eye(len(sizes)), np.diag(sizes**2))
+
+
+def many(level: float, upright: float, excess: float = 1.0, driven: bool = True) -> list[Bending]:
+    rng = np.random.default_rng(4)
+    sizes = np.linspace(100.0, 30.0, 8)
+    return [
+        weigh_cases(*(likelihoods(tau, sizes, rng, excess) for tau in (level, upright)), driven)
+        for _ in range(40)
+    ]
+
+
 def test_a_change_of_height_is_no_drift_in_the_plane():
     """Residuals that drift in height explains, as snow leaves them, say little about turns and shifts."""
+    found = many(0.0, 1.5)
+    assert np.median([part.change for part in found]) > 0.9
+    assert np.median([np.sqrt(part.changed_sq) for part in found]) == pytest.approx(1.5, rel=0.3)
     rng = np.random.default_rng(4)
     mask, X = np.ones((40, 40), bool), rng.normal(size=(6, 40, 40))
     level, upright = (
@@ -95,11 +116,19 @@ def test_a_change_of_height_is_no_drift_in_the_plane():
         for _ in range(2)
     )
     u = rng.normal(size=(40, 40)) + 2.0 * np.tensordot(upright.sizes, upright.E, 1)
-    planar, height = (measure_bending(u, X, bend, None, mask) for bend in (level, upright))
-    assert height.log_factor > 20.0
-    # eigenvectors have either sign, so that u differs from machine to machine
-    assert planar.log_factor < 0.25 * height.log_factor
-    assert planar.tau_sq < 0.1 * height.tau_sq
+    snow = weigh_cases(*(score_likelihoods(u, X, bend, None, mask) for bend in (level, upright)), True)
+    assert snow.change > 0.9
+    assert snow.drift * snow.level_sq < 0.01 * snow.changed_sq
+
+
+def test_drift_that_shows_in_height_is_expected_in_the_plane():
+    """One odometry makes both: where turns and shifts leave nothing to see, they are taken as large as in height."""
+    rng = np.random.default_rng(5)
+    sizes = np.linspace(100.0, 30.0, 8)
+    unseen = amplitude_likelihoods(np.zeros(8), 1e8 * np.eye(8), np.diag(sizes**2))
+    for tau in (0.15, 0.5):
+        found = [weigh_cases(unseen, likelihoods(tau, sizes, rng), True) for _ in range(40)]
+        assert 0.6 * tau < np.sqrt(np.median([part.level_sq for part in found])) < 1.8 * tau
 
 
 def test_drift_along_the_way_moves_along_it():
@@ -116,24 +145,37 @@ def test_drift_along_the_way_moves_along_it():
     np.testing.assert_allclose(H[2], H[:2].sum(0) / np.sqrt(2.0))
 
 
+def test_only_what_was_seen_before_and_after_is_in_doubt():
+    """Ground at the end of a way was all seen after its parts: their drift moves it as a whole, and bends nothing."""
+    way = np.array([[0.0, 0.0], [10.0, 0.0], [20.0, 0.0], [30.0, 0.0]])
+    x = np.array([[-5.0, 5.0, 15.0, 25.0, 40.0]])
+    points, slope = np.stack([x, 0.0 * x]), np.zeros((2, 1, 5)) + 0.3
+    H, doubt = (height_changes(Drive(way, 5.0), points, slope, CONFIG, of) for of in (False, True))
+    first = (
+        np.abs(doubt[3, 0]) / np.abs(H[3]).max()
+    )  # up, of the first part: in doubt where the share is a half
+    assert first.argmax() == 1
+    assert first[1] > 0.3
+    assert first[4] < 0.1 * first[1]
+    last = np.abs(doubt[11, 0]) / np.abs(H[11]).max()
+    assert last.argmax() == 3
+
+
 def test_the_amplitude_follows_the_patterns():
-    rng = np.random.default_rng(0)
-    sizes, noise = np.linspace(100.0, 30.0, 8), np.eye(8)
-    spread = np.diag(sizes**2)
     for tau in (0.2, 0.6):
-        found = [estimate_bending(tau * sizes * rng.normal(size=8), noise, spread) for _ in range(40)]
-        assert 0.6 * tau < np.sqrt(np.median([part.tau_sq for part in found])) < 1.8 * tau
-        assert np.median([part.log_factor for part in found]) > 3.0
+        found = many(tau, tau)
+        for name in ("level_sq", "upright_sq"):
+            stated = np.sqrt(np.median([getattr(part, name) for part in found]))
+            assert 0.6 * tau < stated < 1.8 * tau
+        assert np.median([part.drift for part in found]) > 0.95
 
 
 def test_patterns_that_noise_explains_are_no_bending():
-    """On real ground patterns have three times the noise that is expected of them, whatever their size."""
-    rng = np.random.default_rng(1)
-    sizes, noise = np.linspace(100.0, 30.0, 8), np.eye(8)
-    spread = np.diag(sizes**2)
+    """On real ground patterns have several times the noise that is expected of them, whatever their size."""
     for excess in (1.0, 3.0, 6.0):
-        found = [estimate_bending(np.sqrt(excess) * rng.normal(size=8), noise, spread) for _ in range(40)]
-        assert np.median([bending_probability(2.0 * part.log_factor, True) for part in found]) < 0.12
+        found = many(0.0, 0.0, excess)
+        assert np.median([part.drift * part.level_sq for part in found]) < 0.02**2
+        assert np.median([part.drift for part in found]) < 0.12
 
 
 def displaced_residuals(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -148,6 +190,10 @@ def displaced_residuals(rng: np.random.Generator, count: int) -> tuple[np.ndarra
     share = share.repeat(side, axis=2).repeat(side, axis=3)
     drift = rng.normal(size=(count, 6, 1, 1))
     return X, H, np.sum(drift * (1.0 + share) * H, axis=1)
+
+
+def most_likely(likelihoods: np.ndarray) -> float:
+    return float(AMPLITUDES[np.argmax(likelihoods[1:])])
 
 
 def test_a_pose_is_not_better_known_than_the_displacements_are():
@@ -167,19 +213,22 @@ def test_displacements_that_differ_from_their_model_do_not_look_like_more_drift(
     bend = residual_patterns(H, X, np.ones((40, 40)), np.zeros((6, 6)))
     scores = np.tensordot(0.3 * residuals, bend.E, ((1, 2), (1, 2)))
     known, plain = (
-        np.median([estimate_bending(y, np.eye(len(y)), score_spread(bend, of)).tau_sq for y in scores])
+        np.median(
+            [most_likely(amplitude_likelihoods(y, np.eye(len(y)), score_spread(bend, of))) for y in scores]
+        )
         for of in (H, None)
     )
-    assert 0.15 < np.sqrt(known) < 0.6
-    assert np.sqrt(plain) > 2.0 * 0.3
+    assert 0.15 < known < 0.6
+    assert plain > 1.3 * 0.3
+    assert plain > 1.3 * known
 
 
 def test_where_nothing_is_seen_the_prior_remains():
-    unseen = estimate_bending(np.zeros(8), 1e8 * np.eye(8), np.diag(np.linspace(100.0, 30.0, 8) ** 2))
-    assert abs(unseen.log_factor) < 0.1
-    assert bending_probability(0.0, True) == pytest.approx(BENT)
-    assert bending_probability(0.0, False) < 0.1 * BENT
-    assert 0.5 * USUAL_DRIFT < np.sqrt(unseen.tau_sq) < 4.0 * USUAL_DRIFT
+    unseen = amplitude_likelihoods(np.zeros(8), 1e8 * np.eye(8), np.diag(np.linspace(100.0, 30.0, 8) ** 2))
+    found = weigh_cases(unseen, unseen, True)
+    np.testing.assert_allclose([found.straight, found.drift, found.change], DRIVEN.shares, atol=0.01)
+    assert 0.5 * DRIVEN.usual < np.sqrt(found.level_sq) < 2.0 * DRIVEN.usual
+    assert weigh_cases(unseen, unseen, False).drift < 0.1 * found.drift
 
 
 def test_a_change_of_height_is_what_noise_does_not_leave():
