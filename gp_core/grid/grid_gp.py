@@ -314,9 +314,7 @@ class GridGP:
         else:
             mean = means[0]
         if self._scale is not None:
-            # Of ground at the scale of the blocks: what lies below is the prior's guess, which nothing has scaled.
-            lacking = self._surface.unresolved_layers
-            variances = np.maximum(variances - lacking, _LEAST_CARRIED * variances) * self.scale_layer
+            variances = self._across_cells(variances, self._surface.unresolved_layers) * self.scale_layer
         return GridPosterior(
             mean=mean[0] + self._observations.statistics.reference,
             variance=variances[0] + self._unfollowed_layer,
@@ -355,7 +353,11 @@ class GridGP:
         """E[df/dx, df/dy] (N, 2) at any points xy (N, 2); with `return_std` also their deviations (N, 2)."""
         mean, variance = self._predict(xy)
         gradient = np.ascontiguousarray(mean[1:].T)
-        return (gradient, np.sqrt((variance[1:] * self._scale_at(xy)).T)) if return_std else gradient
+        if not return_std:
+            return gradient
+        if self._scale is not None:
+            variance = self._across_cells(variance, self._unresolved_at(as_positions(xy))) * self._scale_at(xy)
+        return gradient, np.sqrt(variance[1:].T)
 
     def block_means(self, blocks: Blocks, degree: int = DEGREE) -> Array:
         """(K, degree + 1, degree + 1) the mean on each of these blocks, sum over a, b of out[a, b] t^a s^b.
@@ -454,7 +456,9 @@ class GridGP:
 
     def estimate_noise_level(self) -> float | None:
         """The noise level that the statistics show (gp_core.grid.noise_level); None where there are too few."""
-        found = estimate_noise_level(self._observations.effective(), self.kernel)
+        found = estimate_noise_level(
+            self._observations.effective(), self.kernel, self.prior.unresolved
+        )
         return None if found is None else self.noise_level * found
 
     @property
@@ -659,14 +663,28 @@ class GridGP:
 
     def _carried_at(self, xy: Array, variance: Array) -> Array:
         """Likewise of variances (N,) of the height at points xy (N, 2)."""
+        lacking = self._unresolved_at(xy)[0]
+        return np.asarray(np.maximum(variance - lacking, _LEAST_CARRIED * variance))
+
+    def _unresolved_at(self, xy: Array) -> Array:
+        """(3, N) of the variances at points xy (N, 2), what the lattice lacks in the cell there."""
         column, row = (
             np.clip((xy[:, k] - self.grid.origin[k]) / self.grid.resolution, 0.0, count - 1.0).astype(
                 np.int64
             )
             for k, count in enumerate(self.grid.shape[::-1])
         )
-        lacking = self._surface.unresolved_layers[0][row, column]
-        return np.asarray(np.maximum(variance - lacking, _LEAST_CARRIED * variance))
+        return np.asarray(self._surface.unresolved_layers[:, row, column])
+
+    def _across_cells(self, variances: Array, lacking: Array) -> Array:
+        """Variances (3, ...) with slopes as differences of the height across a cell.
+
+        The slope at a point of a rough surface has mostly to do with what lies below the lattice.
+        lacking: (3, ...) of the variances, what the lattice lacks
+        """
+        share = np.concatenate([[1.0], self.prior.slope_share(self.grid.resolution)])
+        kept = np.where(np.isfinite(lacking), lacking, 0.0) * (1.0 - share.reshape(-1, *[1] * (lacking.ndim - 1)))
+        return np.asarray(np.maximum(variances - kept, _LEAST_CARRIED * variances))
 
     def _scale_at(self, xy: Any) -> Array | float:
         """Factor (N,) on the variances at points xy (N, 2)."""

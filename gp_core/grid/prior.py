@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from gp_core.arrays import Array
 from gp_core.grid.moments import MomentOrders
 from gp_core.kernels import Kernel
 
@@ -39,6 +40,10 @@ class Prior(Protocol):
     @property
     def unresolved(self) -> float:
         """Variance that the lattice does not resolve: added to the noise of every point."""
+        ...
+
+    def slope_share(self, width: float) -> Array:
+        """(2,) of the unresolved variance of d/dx and d/dy, what shows in the difference of heights across `width`."""
         ...
 
     @property
