@@ -682,9 +682,11 @@ class GridGP:
         The slope at a point of a rough surface has mostly to do with what lies below the lattice.
         lacking: (3, ...) of the variances, what the lattice lacks
         """
-        share = np.concatenate([[1.0], self.prior.slope_share(self.grid.resolution)])
-        kept = np.where(np.isfinite(lacking), lacking, 0.0) * (1.0 - share.reshape(-1, *[1] * (lacking.ndim - 1)))
-        return np.asarray(np.maximum(variances - kept, _LEAST_CARRIED * variances))
+        shares = np.ones((2, 3))
+        shares[:, 1:] = self.prior.shares_across(self.grid.resolution)
+        of_carried, of_lacking = shares.reshape(2, 3, *[1] * (variances.ndim - 1))
+        carried = np.maximum(variances - lacking, _LEAST_CARRIED * variances)
+        return np.asarray(of_carried * carried + of_lacking * (variances - carried))
 
     def _scale_at(self, xy: Any) -> Array | float:
         """Factor (N,) on the variances at points xy (N, 2)."""

@@ -42,8 +42,9 @@ class Prior(Protocol):
         """Variance that the lattice does not resolve: added to the noise of every point."""
         ...
 
-    def slope_share(self, width: float) -> Array:
-        """(2,) of the unresolved variance of d/dx and d/dy, what shows in the difference of heights across `width`."""
+    def shares_across(self, width: float) -> Array:
+        """(2, 2) of the variances of d/dx and d/dy, carried and unresolved, what shows in the difference of heights
+        across `width`."""
         ...
 
     @property

@@ -109,11 +109,12 @@ class MarkovPrior:
         levels = np.log1p(_INFORMATION / _INFORMATION[1])
         return np.stack([np.interp(at, levels, left) for left in self.left])
 
-    def slope_share(self, width: float) -> Array:
-        """(2,) of the unresolved variance of d/dx and d/dy, what shows in the difference of heights across `width`.
+    def shares_across(self, width: float) -> Array:
+        """(2, 2) of the variances of d/dx and d/dy, what shows in the difference of heights across `width`.
 
-        With u the covariance of what is unresolved, such a difference has the variance 2 (u(0) - u(width)). What the
-        splines carry has the covariance sum_d Cov(c_0, c_d) q(x / h - d), q: quintic spline, the mean over positions.
+        First of what the splines carry, then of what they do not. With k the covariance of either, the difference has
+        the variance 2 (k(0) - k(width)). What the splines carry has the covariance sum_d Cov(c_0, c_d) q(x / h - d),
+        the mean over positions, with the quintic spline q.
         """
         R_y, R_x = self.reach
         value = inner_products()
@@ -121,17 +122,18 @@ class MarkovPrior:
             value @ self.lags[R_y - DEGREE : R_y + DEGREE + 1],
             self.lags[:, R_x - DEGREE : R_x + DEGREE + 1] @ value,
         )
-        out = np.zeros(2)
+        out = np.zeros((2, 2))
         for axis, (line, h) in enumerate(zip(lines, self.spacing, strict=True)):
             block, R = int(width / h), line.size // 2
-            unresolved = 0.0
+            total = carried = float(self.kernel(width * np.eye(2)[axis : axis + 1], np.zeros((1, 2)))[0, 0])
             if block + quintic.DEGREE // 2 + 1 <= R:  # beyond, the splines carry all
-                carried = quintic.weights(np.array(2.0 * (width / h - block) - 1.0))
+                splines = quintic.weights(np.array(2.0 * (width / h - block) - 1.0))
                 first = R + block - quintic.DEGREE // 2
-                across = self.kernel(width * np.eye(2)[axis : axis + 1], np.zeros((1, 2)))
-                unresolved = float(across[0, 0] - carried @ line[first : first + quintic.ORDER])
-            out[axis] = 2.0 * (self.unresolved - unresolved) / (width**2 * self.unresolved_gradient[axis])
-        return np.clip(out, 0.0, 1.0)
+                carried = float(splines @ line[first : first + quintic.ORDER])
+            fallen = np.array([self.variance - self.unresolved - carried, self.unresolved - (total - carried)])
+            slope = self.unresolved_gradient[axis]
+            out[:, axis] = 2.0 * fallen / width**2 / np.array([self.gradient_variance[axis] - slope, slope])
+        return np.clip(np.nan_to_num(out, nan=1.0), 0.0, 1.0)
 
     @property
     def near(self) -> Array:
