@@ -356,7 +356,9 @@ class GridGP:
         if not return_std:
             return gradient
         if self._scale is not None:
-            variance = self._across_cells(variance, self._unresolved_at(as_positions(xy))) * self._scale_at(xy)
+            variance = self._across_cells(variance, self._unresolved_at(as_positions(xy))) * self._scale_at(
+                xy
+            )
         return gradient, np.sqrt(variance[1:].T)
 
     def block_means(self, blocks: Blocks, degree: int = DEGREE) -> Array:
@@ -440,6 +442,12 @@ class GridGP:
         return np.asarray(self._surface.variance_layers[0])
 
     @property
+    def even_variance_layer(self) -> Array:
+        """(ny, nx) variance of the height if points scattered everywhere as they do on the whole map."""
+        overall = 1.0 if self._scale is None else self._scale.correction * self._scale.overall
+        return overall * self.raw_variance_layer
+
+    @property
     def _unfollowed_layer(self) -> Array | float:
         """(ny, nx) variance of the relief at edges and faces that the surface can't follow; 0 before `learn_scale`."""
         return 0.0 if self._scale is None else self._scale.unfollowed_on_grid(self.grid.x, self.grid.y)
@@ -456,9 +464,7 @@ class GridGP:
 
     def estimate_noise_level(self) -> float | None:
         """The noise level that the statistics show (gp_core.grid.noise_level); None where there are too few."""
-        found = estimate_noise_level(
-            self._observations.effective(), self.kernel, self.prior.unresolved
-        )
+        found = estimate_noise_level(self._observations.effective(), self.kernel, self.prior.unresolved)
         return None if found is None else self.noise_level * found
 
     @property

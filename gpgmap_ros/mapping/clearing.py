@@ -70,10 +70,11 @@ class VisibilityClearing:
         stride = -(-len(xyz) // config.rays)
         self._clouds += 1  # so that the rays that are followed take turns
         seen = np.zeros((3, *grid.shape), dtype=np.bool_)
+        variance = posterior.variance if snapshot.even_variance is None else snapshot.even_variance
         _look_through(
             sensor, xyz, (stride, self._clouds % max(stride, 1)), float(known.max()),
             (*posterior.grid.origin, posterior.grid.resolution), snapshot.known,
-            posterior.mean, posterior.variance, posterior.gradient,
+            posterior.mean, variance, posterior.gradient,
             (*grid.origin, grid.resolution), (config.tolerance, config.threshold, *ray_std), seen,
         )  # fmt: skip
         supported, clearly, perhaps = seen

@@ -130,7 +130,9 @@ class MarkovPrior:
                 splines = quintic.weights(np.array(2.0 * (width / h - block) - 1.0))
                 first = R + block - quintic.DEGREE // 2
                 carried = float(splines @ line[first : first + quintic.ORDER])
-            fallen = np.array([self.variance - self.unresolved - carried, self.unresolved - (total - carried)])
+            fallen = np.array(
+                [self.variance - self.unresolved - carried, self.unresolved - (total - carried)]
+            )
             slope = self.unresolved_gradient[axis]
             out[:, axis] = 2.0 * fallen / width**2 / np.array([self.gradient_variance[axis] - slope, slope])
         return np.clip(np.nan_to_num(out, nan=1.0), 0.0, 1.0)
