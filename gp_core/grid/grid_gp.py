@@ -659,13 +659,13 @@ class GridGP:
             np.clip((axis.middles - low) / self.grid.resolution, 0.0, count - 1.0).astype(np.int64)
             for axis, low, count in zip((s.x, s.y), self.grid.origin, self.grid.shape[::-1], strict=True)
         )
-        return np.asarray(self._carried_layers[0][np.ix_(y, x)])
+        return np.asarray(self._carried_layer[np.ix_(y, x)])
 
     @property
-    def _carried_layers(self) -> Array:
-        """(3, ny, nx) of the variances at the cells, what the lattice carries; the rest is noise of the points."""
-        variances = self._surface.variance_layers
-        return np.maximum(variances - self._surface.unresolved_layers, _LEAST_CARRIED * variances)
+    def _carried_layer(self) -> Array:
+        """(ny, nx) of the variance of heights at the cells, what the lattice carries; the rest is noise of points."""
+        variance = self._surface.variance_layers[0]
+        return np.maximum(variance - self._surface.unresolved_layers[0], _LEAST_CARRIED * variance)
 
     def _carried_at(self, xy: Array, variance: Array) -> Array:
         """Likewise of variances (N,) of the height at points xy (N, 2)."""
@@ -690,6 +690,8 @@ class GridGP:
         """
         shares = np.ones((2, 3))
         shares[:, 1:] = self.prior.shares_across(self.grid.resolution)
+        if (shares == 1.0).all():
+            return variances
         of_carried, of_lacking = shares.reshape(2, 3, *[1] * (variances.ndim - 1))
         carried = np.maximum(variances - lacking, _LEAST_CARRIED * variances)
         return np.asarray(of_carried * carried + of_lacking * (variances - carried))

@@ -114,8 +114,10 @@ class MarkovPrior:
 
         First of what the splines carry, then of what they do not. With k the covariance of either, the difference has
         the variance 2 (k(0) - k(width)). What the splines carry has the covariance sum_d Cov(c_0, c_d) q(x / h - d),
-        the mean over positions, with the quintic spline q.
+        the mean over positions, with the quintic spline q. All shows of slopes that are infinite.
         """
+        if not np.isfinite(self.gradient_variance).all():
+            return np.ones((2, 2))
         R_y, R_x = self.reach
         value = inner_products()
         lines = (
@@ -135,7 +137,7 @@ class MarkovPrior:
             )
             slope = self.unresolved_gradient[axis]
             out[:, axis] = 2.0 * fallen / width**2 / np.array([self.gradient_variance[axis] - slope, slope])
-        return np.clip(np.nan_to_num(out, nan=1.0), 0.0, 1.0)
+        return np.clip(out, 0.0, 1.0)
 
     @property
     def near(self) -> Array:
