@@ -356,9 +356,8 @@ class GridGP:
         if not return_std:
             return gradient
         if self._scale is not None:
-            variance = self._across_cells(variance, self._unresolved_at(as_positions(xy))) * self._scale_at(
-                xy
-            )
+            lacking = self._unresolved_at(as_positions(xy))
+            variance = self._across_cells(variance, lacking) * self._scale_at(xy)
         return gradient, np.sqrt(variance[1:].T)
 
     def block_means(self, blocks: Blocks, degree: int = DEGREE) -> Array:
@@ -665,7 +664,8 @@ class GridGP:
     def _carried_layer(self) -> Array:
         """(ny, nx) of the variance of heights at the cells, what the lattice carries; the rest is noise of points."""
         variance = self._surface.variance_layers[0]
-        return np.maximum(variance - self._surface.unresolved_layers[0], _LEAST_CARRIED * variance)
+        lacking = self._surface.unresolved_layers[0]
+        return np.asarray(np.maximum(variance - lacking, _LEAST_CARRIED * variance))
 
     def _carried_at(self, xy: Array, variance: Array) -> Array:
         """Likewise of variances (N,) of the height at points xy (N, 2)."""

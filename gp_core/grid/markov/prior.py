@@ -136,7 +136,8 @@ class MarkovPrior:
                 [self.variance - self.unresolved - carried, self.unresolved - (total - carried)]
             )
             slope = self.unresolved_gradient[axis]
-            out[:, axis] = 2.0 * fallen / width**2 / np.array([self.gradient_variance[axis] - slope, slope])
+            slopes = np.maximum([self.gradient_variance[axis] - slope, slope], np.finfo(np.float64).tiny)
+            out[:, axis] = 2.0 * fallen / width**2 / slopes
         return np.clip(out, 0.0, 1.0)
 
     @property
