@@ -1,6 +1,7 @@
 """Are slopes as certain as the map says? On elevation models, and on the demo's terrain seen from its rover.
 
 python benchmark/slope_calibration.py [NAME ...] [--picture FILE]      prints the table of docs/benchmarks.md
+python benchmark/slope_calibration.py --simulated [--seed 1]           the same on simulated ground, cells of 0.1 m
 
 Elevation models: windows of 100 x 100 cells, two points to a cell at random places, noise 0.02 m as stated by default,
 mapped by `ElevationMap` as `gpgmap_from_points` does. The true slope is the difference of the heights across a cell.
@@ -15,6 +16,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from grid_data import data_folder
 from scipy.ndimage import map_coordinates
+from simulated_ground import CELLS as SIMULATED_CELLS
+from simulated_ground import SAMPLES, grounds
 
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.demo.drive import drive, sensor_mount, start_pose
@@ -27,6 +30,7 @@ from gpgmap_ros.mapping.gpgmap import GPGMap
 from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 CELLS, PER_CELL, MARGIN = 100, 2.0, 3
+SIMULATED_EDGE = 0.1
 Heights = Callable[[np.ndarray], np.ndarray]
 
 
@@ -78,10 +82,28 @@ def map_model(z: np.ndarray, edge: float) -> str:
 
     count = int(PER_CELL * rows * columns)
     xy = rng.uniform(0.0, 1.0, (count, 2)) * [(columns - 1) * edge, (rows - 1) * edge]
-    std = Config().noise.height_std
-    points = np.column_stack([xy, height(xy) + std * rng.standard_normal(count)])
+    return map_points(xy, height, Config().noise.height_std, edge, rng)
+
+
+def map_simulated(heights: np.ndarray, per_cell: float, noise: float, rng: np.random.Generator) -> str:
+    """The figures of simulated ground. noise: standard deviation in cells; 0.02 m is stated"""
+    fine = SIMULATED_EDGE / SAMPLES
+
+    def height(xy: np.ndarray) -> np.ndarray:
+        return SIMULATED_EDGE * map_coordinates(
+            heights, [xy[:, 1] / fine, xy[:, 0] / fine], order=1, mode="nearest"
+        )
+
+    xy = rng.uniform(0.0, SIMULATED_CELLS * SIMULATED_EDGE, (int(per_cell * SIMULATED_CELLS**2), 2))
+    return map_points(xy, height, noise * SIMULATED_EDGE, SIMULATED_EDGE, rng)
+
+
+def map_points(xy: np.ndarray, height: Heights, noise: float, edge: float, rng: np.random.Generator) -> str:
+    """The figures of a map of points at xy (N, 2) with noise."""
+    count = len(xy)
+    points = np.column_stack([xy, height(xy) + noise * rng.standard_normal(count)])
     made = map_around(points, edge)
-    made.add(points, np.full(count, std**2))
+    made.add(points, np.full(count, Config().noise.height_std ** 2))
     gpgmap = made.gpgmap()
     seen = gpgmap.known & np.isfinite(gpgmap["elevation"])
     seen[:MARGIN] = seen[-MARGIN - 1 :] = False
@@ -121,8 +143,22 @@ def map_demo(picture: str | None) -> str:
     return score(gpgmap, height, (counts > 0) & gpgmap.known)
 
 
+def print_simulated(seed: int) -> None:
+    for per_cell in (0.5, 2.0, 10.0):
+        for noise in (0.005, 0.02, 0.2):
+            rng = np.random.default_rng(seed)
+            for name, heights in grounds(rng):
+                found = map_simulated(heights, per_cell, noise, rng)
+                print(f"| {name}; {per_cell:g} per cell, noise {noise} cells | {found} |", flush=True)
+
+
 def main() -> None:
     arguments = sys.argv[1:]
+    seed = 1
+    if "--seed" in arguments:
+        at = arguments.index("--seed")
+        seed = int(arguments[at + 1])
+        del arguments[at : at + 2]
     picture = None
     if "--picture" in arguments:
         at = arguments.index("--picture")
@@ -132,6 +168,9 @@ def main() -> None:
         "| ground | RMSE, m | within 2 sd, % | slope RMSE | normalised squared slope error | slopes within 2 sd, % |"
     )
     print("|---|---|---|---|---|---|")
+    if "--simulated" in arguments:
+        print_simulated(seed)
+        return
     if not arguments or "demo" in arguments:
         print(f"| demo | {map_demo(picture)} |", flush=True)
     for name, z, edge in models():

@@ -19,17 +19,24 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from gpgmap_ros.arrays import Array
-from gpgmap_ros.config import Config, with_settings
+from gp_core.grid import GridPosterior
+from gpgmap_ros.arrays import Array, Mask
+from gpgmap_ros.config import ClearingConfig, Config, with_settings
 from gpgmap_ros.demo.lidar import SpinningLidar
 from gpgmap_ros.demo.terrain import Terrain, rover_terrain
+from gpgmap_ros.geometry import apply
 from gpgmap_ros.mapping import GPGMap
+from gpgmap_ros.mapping.cells import flat_cells
+from gpgmap_ros.mapping.clearing import VisibilityClearing
+from gpgmap_ros.mapping.gate import PosteriorSnapshot
+from gpgmap_ros.mapping.noise import ray_deviations
 from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 CLOUDS, RATE, SPEED = 160, 10.0, 1.0
 SENSOR_HEIGHT = 1.2
 POSITION_STD, ANGLE_STD = 0.01, np.radians(0.1)
 GHOST, LOST = 0.3, 0.1
+MAX_RANGE = 15.0
 LEAVES = 0.7
 """Share of the drive after which the passers-by are gone."""
 
@@ -84,7 +91,7 @@ def make_map(clouds: list[tuple[Array, Array]], clearing: bool, kernel: str) -> 
         "mapping.size_x": 36.0,
         "mapping.size_y": 28.0,
         "mapping.kernel": kernel,
-        "filter.max_range": 15.0,
+        "filter.max_range": MAX_RANGE,
     }
     pipeline = MappingPipeline(with_settings(Config(), given | size))
     covariance = np.diag([POSITION_STD**2] * 3 + [ANGLE_STD**2] * 3)
@@ -98,9 +105,37 @@ def make_map(clouds: list[tuple[Array, Array]], clearing: bool, kernel: str) -> 
     return gpgmap, cleared, cpu
 
 
-def ghosts(gpgmap: GPGMap, clean: GPGMap) -> int:
+def ghosts(gpgmap: GPGMap, clean: GPGMap) -> Mask:
     above = gpgmap["elevation"] - clean["elevation"]
-    return int(((above > GHOST) & (above > 2.0 * np.sqrt(gpgmap["variance"]))).sum())
+    return np.asarray((above > GHOST) & (above > 2.0 * np.sqrt(gpgmap["variance"])))
+
+
+def looked_through(gpgmap: GPGMap, clouds: list[tuple[Array, Array]]) -> Array:
+    """(ny, nx) clouds since the passers-by are gone that had rays clearly through what the map shows."""
+    config = Config()
+    gradient = np.stack([gpgmap["gradient_x"], gpgmap["gradient_y"]], axis=-1)
+    layers = (
+        np.nan_to_num(layer.astype(np.float64))
+        for layer in (gpgmap["elevation"], gpgmap["variance"], gradient)
+    )
+    mean, variance, gradient = layers
+    posterior = GridPosterior(mean, variance, gradient, np.ones_like(gradient), gpgmap.grid)
+    covariance = np.diag([POSITION_STD**2] * 3 + [ANGLE_STD**2] * 3)
+    count = np.zeros(gpgmap.grid.shape, dtype=np.int64)
+    for points, T in clouds[int(LEAVES * CLOUDS) + 1 :]:
+        near = points[np.linalg.norm(points, axis=1) < MAX_RANGE]
+        snapshot = PosteriorSnapshot(posterior, gpgmap.known.copy(), 1)
+        once = VisibilityClearing(ClearingConfig(enabled=True, clouds=1))
+        through = once.apply(
+            T[:3, 3],
+            apply(T, near.astype(np.float64)),
+            ray_deviations(covariance, config.noise),
+            snapshot,
+            gpgmap.grid,
+        )
+        index, inside = flat_cells(gpgmap.grid, through)
+        count.ravel()[index[inside]] += 1
+    return count
 
 
 def main() -> None:
@@ -130,9 +165,12 @@ def main() -> None:
     off = np.abs(kept["elevation"] - clean["elevation"]) > LOST
     lost = (clean.known & ~kept.known) | (clean.known & kept.known & off)
     missing = before.known & ~after.known
+    left = ghosts(after, clean)
+    seen = looked_through(after, crowded)[left] >= Config().clearing.clouds
     print(
         f"{people} people and a vehicle, {CLOUDS} clouds, {arguments.kernel}, seed {arguments.seed}\n"
-        f"ghost cells without clearing {ghosts(before, clean)}, with {ghosts(after, clean)}; cells cleared {cleared}\n"
+        f"ghost cells without clearing {ghosts(before, clean).sum()}, with {left.sum()}; cells cleared {cleared}\n"
+        f"of those left, looked through by enough clouds since the passers-by are gone {int(seen.sum())}\n"
         f"without passers-by: cells cleared {wrongly}, ground lost {int(lost.sum())} of {int(clean.known.sum())}\n"
         f"with passers-by: cells known without clearing and unknown with it {int(missing.sum())}\n"
         f"processor time per cloud {plain_cost:.0f} ms without clearing, {cost:.0f} ms with"

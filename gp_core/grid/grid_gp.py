@@ -314,9 +314,7 @@ class GridGP:
         else:
             mean = means[0]
         if self._scale is not None:
-            # Of ground at the scale of the blocks: what lies below is the prior's guess, which nothing has scaled.
-            lacking = self._surface.unresolved_layers
-            variances = np.maximum(variances - lacking, _LEAST_CARRIED * variances) * self.scale_layer
+            variances = self._across_cells(variances, self._surface.unresolved_layers) * self.scale_layer
         return GridPosterior(
             mean=mean[0] + self._observations.statistics.reference,
             variance=variances[0] + self._unfollowed_layer,
@@ -355,7 +353,12 @@ class GridGP:
         """E[df/dx, df/dy] (N, 2) at any points xy (N, 2); with `return_std` also their deviations (N, 2)."""
         mean, variance = self._predict(xy)
         gradient = np.ascontiguousarray(mean[1:].T)
-        return (gradient, np.sqrt((variance[1:] * self._scale_at(xy)).T)) if return_std else gradient
+        if not return_std:
+            return gradient
+        if self._scale is not None:
+            lacking = self._unresolved_at(as_positions(xy))
+            variance = self._across_cells(variance, lacking) * self._scale_at(xy)
+        return gradient, np.sqrt(variance[1:].T)
 
     def block_means(self, blocks: Blocks, degree: int = DEGREE) -> Array:
         """(K, degree + 1, degree + 1) the mean on each of these blocks, sum over a, b of out[a, b] t^a s^b.
@@ -438,6 +441,12 @@ class GridGP:
         return np.asarray(self._surface.variance_layers[0])
 
     @property
+    def even_variance_layer(self) -> Array:
+        """(ny, nx) variance of the height if points scattered everywhere as they do on the whole map."""
+        overall = 1.0 if self._scale is None else self._scale.correction * self._scale.overall
+        return overall * self.raw_variance_layer
+
+    @property
     def _unfollowed_layer(self) -> Array | float:
         """(ny, nx) variance of the relief at edges and faces that the surface can't follow; 0 before `learn_scale`."""
         return 0.0 if self._scale is None else self._scale.unfollowed_on_grid(self.grid.x, self.grid.y)
@@ -454,7 +463,7 @@ class GridGP:
 
     def estimate_noise_level(self) -> float | None:
         """The noise level that the statistics show (gp_core.grid.noise_level); None where there are too few."""
-        found = estimate_noise_level(self._observations.effective(), self.kernel)
+        found = estimate_noise_level(self._observations.effective(), self.kernel, self.prior.unresolved)
         return None if found is None else self.noise_level * found
 
     @property
@@ -649,24 +658,43 @@ class GridGP:
             np.clip((axis.middles - low) / self.grid.resolution, 0.0, count - 1.0).astype(np.int64)
             for axis, low, count in zip((s.x, s.y), self.grid.origin, self.grid.shape[::-1], strict=True)
         )
-        return np.asarray(self._carried_layers[0][np.ix_(y, x)])
+        return np.asarray(self._carried_layer[np.ix_(y, x)])
 
     @property
-    def _carried_layers(self) -> Array:
-        """(3, ny, nx) of the variances at the cells, what the lattice carries; the rest is noise of the points."""
-        variances = self._surface.variance_layers
-        return np.maximum(variances - self._surface.unresolved_layers, _LEAST_CARRIED * variances)
+    def _carried_layer(self) -> Array:
+        """(ny, nx) of the variance of heights at the cells, what the lattice carries; the rest is noise of points."""
+        variance = self._surface.variance_layers[0]
+        lacking = self._surface.unresolved_layers[0]
+        return np.asarray(np.maximum(variance - lacking, _LEAST_CARRIED * variance))
 
     def _carried_at(self, xy: Array, variance: Array) -> Array:
         """Likewise of variances (N,) of the height at points xy (N, 2)."""
+        lacking = self._unresolved_at(xy)[0]
+        return np.asarray(np.maximum(variance - lacking, _LEAST_CARRIED * variance))
+
+    def _unresolved_at(self, xy: Array) -> Array:
+        """(3, N) of the variances at points xy (N, 2), what the lattice lacks in the cell there."""
         column, row = (
             np.clip((xy[:, k] - self.grid.origin[k]) / self.grid.resolution, 0.0, count - 1.0).astype(
                 np.int64
             )
             for k, count in enumerate(self.grid.shape[::-1])
         )
-        lacking = self._surface.unresolved_layers[0][row, column]
-        return np.asarray(np.maximum(variance - lacking, _LEAST_CARRIED * variance))
+        return np.asarray(self._surface.unresolved_layers[:, row, column])
+
+    def _across_cells(self, variances: Array, lacking: Array) -> Array:
+        """Variances (3, ...) with slopes as differences of the height across a cell.
+
+        The slope at a point of a rough surface has mostly to do with what lies below the lattice.
+        lacking: (3, ...) of the variances, what the lattice lacks
+        """
+        shares = np.ones((2, 3))
+        shares[:, 1:] = self.prior.shares_across(self.grid.resolution)
+        if (shares == 1.0).all():
+            return variances
+        of_carried, of_lacking = shares.reshape(2, 3, *[1] * (variances.ndim - 1))
+        carried = np.maximum(variances - lacking, _LEAST_CARRIED * variances)
+        return np.asarray(of_carried * carried + of_lacking * (variances - carried))
 
     def _scale_at(self, xy: Any) -> Array | float:
         """Factor (N,) on the variances at points xy (N, 2)."""

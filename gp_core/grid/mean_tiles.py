@@ -24,7 +24,7 @@ from gp_core.grid.normal_matrix import (
     normal_matrix,
     reduce_rows,
     room_for_products,
-    safe_inverse,
+    safe_solve,
 )
 from gp_core.grid.products import copy_columns, multiply
 from gp_core.grid.statistics import Mask, Statistics
@@ -129,16 +129,15 @@ class MeanField(TileField):
     def _solve_safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> None:
         model = self.model
         P = normal_matrix(model, domain_weights(self, j, i, statistics, gain))
-        covariance = safe_inverse(P)
         b_y, b_x = self.domain(j, i)
         top, left = HEIGHT_MOMENTS * (b_y - images.first_y), HEIGHT_MOMENTS * (b_x - images.first_x)
         heights = images.heights[
             :, top : top + HEIGHT_MOMENTS * model.y.blocks, left : left + HEIGHT_MOMENTS * model.x.blocks
         ]
         eta = np.zeros(self.eta.shape[2:])
-        for k in range(eta.shape[0]):
-            b = model.y.safe_polynomials.T @ first_moments(heights[k]) @ model.x.safe_polynomials
-            eta[k, model.mode_y, model.mode_x] = covariance @ b[model.mode_y, model.mode_x]
+        sides = [model.y.safe_polynomials.T @ first_moments(h) @ model.x.safe_polynomials for h in heights]
+        found = safe_solve(P, np.stack([b[model.mode_y, model.mode_x] for b in sides], axis=1))
+        eta[:, model.mode_y, model.mode_x] = found.T
         self.eta[j, i], self.factored[j, i] = eta, False
 
 

@@ -75,8 +75,11 @@ class _Groups:
     scatter: Array
 
 
-def estimate_noise_level(s: Statistics, kernel: Kernel) -> float | None:
-    """The factor on the noise variances in `s`; None where there are too few blocks, or no relief at all."""
+def estimate_noise_level(s: Statistics, kernel: Kernel, unresolved: float) -> float | None:
+    """The factor on the noise variances in `s`; None where there are too few blocks, or no relief at all.
+
+    unresolved: variance under the kernel of the relief that the lattice can't carry
+    """
     groups = _choose_groups(s)
     if groups is None:
         return None
@@ -96,6 +99,9 @@ def estimate_noise_level(s: Statistics, kernel: Kernel) -> float | None:
         squares = (rest**2 * over).sum(axis=-1)
         value = 0.5 * np.log(over).sum(axis=(1, 2)) + _log_density_of_squares(squares, rest.shape[1])
         chosen = _peak(value - 0.5 * (_LEVELS / _SPREAD) ** 2)
+        # Of the points of a block the means say nothing: what the lattice can't carry is noise of each of them.
+        of_point = float(np.median(groups.count * groups.variance[:, 0]))
+        chosen = max(chosen, float(np.log(max(unresolved / of_point, np.finfo(np.float64).tiny))))
     of_points = np.median(1.0 - (1.0 - own) / np.maximum(groups.count, 1.0), axis=1)
     least = float(np.interp(_LEAST_OF_NEIGHBOURS, of_points, _LEVELS))
     all_noise = float(np.median((directions**2).sum(axis=-1)))

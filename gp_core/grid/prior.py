@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from gp_core.arrays import Array
 from gp_core.grid.moments import MomentOrders
 from gp_core.kernels import Kernel
 
@@ -39,6 +40,11 @@ class Prior(Protocol):
     @property
     def unresolved(self) -> float:
         """Variance that the lattice does not resolve: added to the noise of every point."""
+        ...
+
+    def shares_across(self, width: float) -> Array:
+        """(2, 2) of the variances of d/dx and d/dy, carried and unresolved, what shows in the difference of heights
+        across `width`."""
         ...
 
     @property

@@ -85,6 +85,11 @@ class TilePrior:
         """Of the moments that quintic splines need."""
         return QUINTIC
 
+    def shares_across(self, width: float) -> Array:
+        """(2, 2) of the variances of slopes, carried and unresolved, what counts: all. The slope of a smooth surface is
+        that of its cells, and next to nothing is unresolved."""
+        return np.ones((2, 2))
+
     def resolved_variance(self, weights_x: Array, weights_y: Array) -> Array:
         """(N_y, N_x) prior variance of products of spline combinations, weights (N_x, 6) and (N_y, 6)."""
         return _autocorrelation(weights_y) @ self._near @ _autocorrelation(weights_x).T

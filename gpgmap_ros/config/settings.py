@@ -285,7 +285,7 @@ class ClearingConfig(Checked):
         4.0, "and than this many standard deviations of surface and ray", low=0.1, high=100.0, dynamic=True
     )
     rays: int = setting(
-        16384,
+        65536,
         "rays of a cloud that are followed, at most; those of a larger cloud take turns",
         "rays",
         1,

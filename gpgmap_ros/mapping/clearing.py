@@ -8,11 +8,12 @@ and contradicts it if
     f - z > tolerance + |g| edge + threshold sqrt(v + height_std^2 + (angle_std r)^2)
 
 where the second term allows for the shape of the ground within a cell and the third for what map and ray are uncertain
-by: at grazing angles a small error of the pose moves the ray through much ground. A cell is cleared when `clouds`
-clouds had rays through it and none of the points in it, of these clouds or between them, agreed with the surface. So
-are the cells around it, as far as they join, through which as many clouds had rays deeper than `tolerance` alone, then
-or later: the flanks of what is not there. The map then forgets all of its data in them, as in cells that the gate
-releases.
+by: at grazing angles a small error of the pose moves the ray through much ground. v is that of a place whose points
+scatter as they do on the whole: somebody who stood here and went leaves scatter that must not protect what is left. A
+cell is cleared when `clouds` clouds had rays through it and none of the points in it, of these clouds or between them,
+agreed with the surface. So are the cells around it, as far as they join, through which as many clouds had rays deeper
+than `tolerance` alone, then or later: the flanks of what is not there. The map then forgets all of its data in them, as
+in cells that the gate releases.
 
 There are no overhangs in an elevation map: under a bridge, the rays pass through what the map may show of its deck.
 """
@@ -70,10 +71,11 @@ class VisibilityClearing:
         stride = -(-len(xyz) // config.rays)
         self._clouds += 1  # so that the rays that are followed take turns
         seen = np.zeros((3, *grid.shape), dtype=np.bool_)
+        variance = posterior.variance if snapshot.even_variance is None else snapshot.even_variance
         _look_through(
             sensor, xyz, (stride, self._clouds % max(stride, 1)), float(known.max()),
             (*posterior.grid.origin, posterior.grid.resolution), snapshot.known,
-            posterior.mean, posterior.variance, posterior.gradient,
+            posterior.mean, variance, posterior.gradient,
             (*grid.origin, grid.resolution), (config.tolerance, config.threshold, *ray_std), seen,
         )  # fmt: skip
         supported, clearly, perhaps = seen

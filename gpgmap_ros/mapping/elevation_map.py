@@ -145,9 +145,13 @@ class ElevationMap:
         return True
 
     def forget(self, xy: Array) -> None:
-        """Forget all that was seen in the blocks (about half a length scale wide) around the positions (N, 2)."""
+        """Forget all that was seen in cells, by their centres (N, 2).
+
+        Data are kept in blocks: those go that hold the centre of such a cell, or have their own in one.
+        """
         if self._gp is not None and len(xy):
-            self._gp.forget(xy)
+            centres = _block_centres(xy, self.config.resolution, self._gp.prior.spacing)
+            self._gp.forget(np.concatenate([xy, centres]))
             self._sample = PointSample()  # of points that are not on the map any more, some may be in it
             self._posterior = None
 
@@ -297,6 +301,17 @@ class ElevationMap:
             return self._solved(prompt=True, noise_growth=COMPARED_NOISE)
         return self._with_common_error(self._gp.posterior_by(cached_gp(self.config, APPROXIMATE_TILES)))
 
+    def even_variance(self, posterior: GridPosterior) -> Array:
+        """(ny, nx) variance of the heights of a posterior of this map, without what was learned of single places.
+
+        Where somebody stood and went, points scatter: no reason to doubt a ray that passes through what they show.
+        """
+        gp = self._gp
+        if gp is None or not gp.has_learned_noise or posterior is not self._posterior:
+            return posterior.variance
+        even = dataclasses.replace(posterior, variance=gp.even_variance_layer)
+        return self._with_common_error(even).variance
+
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
         """Mask of the cells of which the data say too little.
 
@@ -363,6 +378,19 @@ class ElevationMap:
     def _process(self, height: float) -> GridGP:
         """The relief is a deviation from a height: that of the ground where mapping began, or around the robot."""
         return make_gp(self._grid, height, self.config)
+
+
+def _block_centres(xy: Array, resolution: float, spacing: tuple[float, float]) -> Array:
+    """(M, 2) centres of the blocks of a lattice with this spacing that lie in cells with centres (N, 2)."""
+    places, inside = [], []
+    for at, h in zip(xy.T, spacing, strict=True):
+        first = np.ceil((at - 0.5 * resolution) / h - 0.5)
+        centre = (first[:, None] + 0.5 + np.arange(int(np.ceil(resolution / h)))) * h
+        places.append(centre)
+        inside.append(centre < at[:, None] + 0.5 * resolution)
+    both = inside[0][:, :, None] & inside[1][:, None, :]
+    cell, column, row = np.nonzero(both)
+    return np.column_stack([places[0][cell, column], places[1][cell, row]])
 
 
 def grid_around(centre: Array, config: MappingConfig) -> Grid:

@@ -58,7 +58,8 @@ def _estimate_level(
         x, y = model.lattice.axes(key)
         inside = (x.middles[0], y.middles[0], x.middles[-1], y.middles[-1])
         blocks = cut_window(model.lattice, [load_tile(model, key, places[key], workers)], inside)
-        level = estimate_noise_level(statistics_of(blocks, x, y, blocks.orders), kernel)
+        statistics = statistics_of(blocks, x, y, blocks.orders)
+        level = estimate_noise_level(statistics, kernel, model.lattice.unresolved)
         levels += [] if level is None else [level]
     return float(np.median(levels)) if levels else 1.0
 

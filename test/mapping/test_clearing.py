@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
+import pytest
 
 from gp_core.grid import Grid, GridPosterior
 from gpgmap_ros.config import ClearingConfig, Config, with_settings
@@ -78,19 +81,26 @@ def test_an_uncertain_pose_clears_nothing_low() -> None:
     assert clear(VisibilityClearing(ClearingConfig(clouds=1)), low, behind(), unsure) == []
 
 
+def test_scatter_that_a_ghost_left_does_not_protect_it() -> None:
+    on = surface_with_a_ghost()
+    on.posterior.variance[10, 8:10] = 1.0
+    assert clear(VisibilityClearing(ClearingConfig(clouds=1)), on, behind()) == []
+    on = dataclasses.replace(on, even_variance=np.full(GRID.shape, 1e-4))
+    assert len(clear(VisibilityClearing(ClearingConfig(clouds=1)), on, behind())) == 2
+
+
 def test_counts_move_with_the_window() -> None:
     this, on = VisibilityClearing(ClearingConfig(clouds=2)), surface_with_a_ghost()
     clear(this, on, behind())
     assert len(clear(this, on, behind(), grid=GRID.shift(1, 2))) == 2
 
 
-def drive_past_a_ghost(clearing: bool) -> tuple[np.ndarray, int]:
+def drive_past_a_ghost(clearing: bool, model: dict[str, object]) -> tuple[np.ndarray, int]:
     """Heights around a ghost, and cells cleared.
 
     Somebody stands where the sensor has seen nothing else, then is gone: rays pass there, and none ends there.
     """
     given = {"clearing.enabled": clearing, "submap.enabled": False, "gate.refresh_period": 0.0}
-    model = {"mapping.kernel": "rbf", "mapping.learn_noise": False}
     pipeline = MappingPipeline(with_settings(Config(), given | model))
     rng = np.random.default_rng(3)
     ground = np.column_stack([rng.uniform(-8.0, 8.0, (6000, 2)), rng.normal(-1.0, 0.02, 6000)])
@@ -109,9 +119,12 @@ def drive_past_a_ghost(clearing: bool) -> tuple[np.ndarray, int]:
     return np.asarray(gpgmap["elevation"])[np.ix_(near_y, near_x)], cleared
 
 
-def test_the_pipeline_clears_a_ghost_and_keeps_the_ground() -> None:
-    with_ghost, none = drive_past_a_ghost(False)
-    without, cleared = drive_past_a_ghost(True)
+@pytest.mark.parametrize(
+    "model", [{}, {"mapping.kernel": "rbf", "mapping.learn_noise": False}], ids=["default", "rbf"]
+)
+def test_the_pipeline_clears_a_ghost_and_keeps_the_ground(model: dict[str, object]) -> None:
+    with_ghost, none = drive_past_a_ghost(False, model)
+    without, cleared = drive_past_a_ghost(True, model)
     assert none == 0
     assert cleared > 0
     assert np.nanmax(with_ghost) > 0.0

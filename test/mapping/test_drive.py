@@ -92,6 +92,6 @@ def test_a_shaky_pose_that_says_so_gives_an_honest_map(terrain: Terrain, frames:
         error, std = errors(gpgmap, start_pose(terrain), terrain)
         share.append(np.mean(np.abs(error) < 2.0 * std))
         rms.append(np.sqrt(np.mean(error**2)))
-    assert share[0] > 0.9
-    assert share[1] < 0.8
+    assert share[0] > 0.9, share
+    assert share[1] < share[0] - 0.08, "it does not know, whatever it learns from the scatter"
     assert rms[0] < 1.1 * rms[1], "knowing the errors costs no accuracy"

@@ -283,6 +283,24 @@ def test_forgetting_is_local() -> None:
     np.testing.assert_allclose(elevation_map.gpgmap()["elevation"], after["elevation"], atol=1e-6)
 
 
+@pytest.mark.parametrize("kernel", ["matern54", "matern32", "rbf"])
+def test_all_that_was_seen_in_cells_is_forgotten(kernel: str) -> None:
+    """Blocks are not cells: some of the smaller ones hold the centre of none."""
+    elevation_map = ElevationMap(dataclasses.replace(ROLLING, kernel=kernel), (0.0, 0.0))
+    add_hills(elevation_map, 4, (0.0, 0.0))
+    centres = elevation_map.grid.centers
+    left = centres[centres[..., 0] < 0.0]
+    elevation_map.forget(left)
+    blocks = elevation_map.blocks()
+    assert blocks is not None
+    spacing = np.array(blocks.spacing)
+    x = (blocks.index[:, 1] + 0.5) * spacing[0]
+    assert x.min() > -0.5 * ROLLING.resolution, "none is left among the cells"
+    assert np.sum(x > 0.0) > 0.4 * len(x), "what lies beside them is"
+    elevation_map.forget(centres.reshape(-1, 2))
+    assert elevation_map.count == 0.0
+
+
 def test_a_map_is_what_its_blocks_are() -> None:
     elevation_map = ElevationMap(ROLLING, (0.0, 0.0))
     add_hills(elevation_map, 3, (0.0, 0.0), rise=700.0)

@@ -28,6 +28,7 @@ import numpy as np
 from scipy import fft
 
 from gp_core.arrays import Array
+from gp_core.grid import interpolation as quintic
 from gp_core.grid.markov.offsets import covariances
 from gp_core.grid.markov.splines import (
     DEGREE,
@@ -107,6 +108,37 @@ class MarkovPrior:
         at = np.log1p(unit / _INFORMATION[1])
         levels = np.log1p(_INFORMATION / _INFORMATION[1])
         return np.stack([np.interp(at, levels, left) for left in self.left])
+
+    def shares_across(self, width: float) -> Array:
+        """(2, 2) of the variances of d/dx and d/dy, what shows in the difference of heights across `width`.
+
+        First of what the splines carry, then of what they do not. With k the covariance of either, the difference has
+        the variance 2 (k(0) - k(width)). What the splines carry has the covariance sum_d Cov(c_0, c_d) q(x / h - d),
+        the mean over positions, with the quintic spline q. All shows of slopes that are infinite.
+        """
+        if not np.isfinite(self.gradient_variance).all():
+            return np.ones((2, 2))
+        R_y, R_x = self.reach
+        value = inner_products()
+        lines = (
+            value @ self.lags[R_y - DEGREE : R_y + DEGREE + 1],
+            self.lags[:, R_x - DEGREE : R_x + DEGREE + 1] @ value,
+        )
+        out = np.zeros((2, 2))
+        for axis, (line, h) in enumerate(zip(lines, self.spacing, strict=True)):
+            block, R = int(width / h), line.size // 2
+            total = carried = float(self.kernel(width * np.eye(2)[axis : axis + 1], np.zeros((1, 2)))[0, 0])
+            if block + quintic.DEGREE // 2 + 1 <= R:  # beyond, the splines carry all
+                splines = quintic.weights(np.array(2.0 * (width / h - block) - 1.0))
+                first = R + block - quintic.DEGREE // 2
+                carried = float(splines @ line[first : first + quintic.ORDER])
+            fallen = np.array(
+                [self.variance - self.unresolved - carried, self.unresolved - (total - carried)]
+            )
+            slope = self.unresolved_gradient[axis]
+            slopes = np.maximum([self.gradient_variance[axis] - slope, slope], np.finfo(np.float64).tiny)
+            out[:, axis] = 2.0 * fallen / width**2 / slopes
+        return np.clip(out, 0.0, 1.0)
 
     @property
     def near(self) -> Array:

@@ -27,6 +27,10 @@ def measured(seed: int, count: int, std: float, coarse: float = 1.0) -> tuple[np
     return xy, ground(xy) + rng.normal(size=count) * std * np.where(xy[:, 0] < 0.5 * SIZE, 1.0, coarse)
 
 
+def level_of(gp: GridGP) -> float | None:
+    return estimate_noise_level(gp._observations.effective(), KERNEL, gp.prior.unresolved)
+
+
 def make_map(xy: np.ndarray, z: np.ndarray, learn: bool = True) -> GridGP:
     gp = GridGP(Grid((0.0, 0.0), (24, 24), 1.0), KERNEL, 1.0)
     gp.update(xy, z, STATED)
@@ -41,7 +45,7 @@ def test_noisier_points_have_a_higher_noise_level(per_cell: int) -> None:
     levels = []
     for std in (0.05, 0.5):
         gp = make_map(*measured(0, per_cell * 576, std), learn=False)
-        level = estimate_noise_level(gp._observations.effective(), KERNEL)
+        level = level_of(gp)
         assert level is not None
         levels.append(level)
     assert levels[1] > 10.0 * levels[0]
@@ -49,9 +53,9 @@ def test_noisier_points_have_a_higher_noise_level(per_cell: int) -> None:
 
 def test_few_points_or_none_at_different_heights_teach_nothing() -> None:
     xy, z = measured(0, 20, 0.1)
-    assert estimate_noise_level(make_map(xy, z, learn=False)._observations.effective(), KERNEL) is None
+    assert level_of(make_map(xy, z, learn=False)) is None
     xy, z = measured(0, 500, 0.1)
-    assert estimate_noise_level(make_map(xy, 0.0 * z, learn=False)._observations.effective(), KERNEL) is None
+    assert level_of(make_map(xy, 0.0 * z, learn=False)) is None
 
 
 def test_the_level_lowers_the_error_of_the_surface() -> None:
@@ -61,6 +65,38 @@ def test_the_level_lowers_the_error_of_the_surface() -> None:
         np.sqrt(np.mean((make_map(xy, z, learn).predict(new[0]) - new[1]) ** 2)) for learn in (True, False)
     ]
     assert errors[0] < 0.7 * errors[1]
+
+
+def test_relief_below_the_lattice_is_noise_of_sparse_points() -> None:
+    """Exact points, one to a cell, on ground far rougher than the stated noise: a map that follows each of them swings
+    between them."""
+    rng = np.random.default_rng(8)
+    length = np.exp(rng.uniform(np.log(1.0), np.log(40.0), 300))
+    phase, angle = rng.uniform(0.0, 2.0 * np.pi, (2, 300))
+    waves = 2.0 * np.pi / length * np.array([np.cos(angle), np.sin(angle)])
+
+    def fractal(at: np.ndarray) -> np.ndarray:
+        heights: np.ndarray = np.cos(at @ waves + phase) @ length**1.5
+        return 0.01 * heights
+
+    xy, new = rng.uniform(0.0, SIZE, (576, 2)), rng.uniform(2.0, SIZE - 2.0, (2000, 2))
+    gp = make_map(xy, fractal(xy), learn=False)
+    gp.learn_scale()
+    noise = gp.noise_level * (STATED + gp.prior.unresolved)
+    assert noise >= 0.6 * gp.prior.unresolved, "but for what a level is not changed for"
+    learned = np.sqrt(np.mean((gp.predict(new) - fractal(new)) ** 2))
+    gp.set_noise_level(0.01 * gp.noise_level)
+    assert learned < 0.9 * np.sqrt(np.mean((gp.predict(new) - fractal(new)) ** 2))
+
+
+def test_slopes_are_those_across_a_cell_in_maps_and_at_points() -> None:
+    gp = make_map(*measured(3, 2000, 0.02))
+    at = gp.grid.centers[6:18, 6:18].reshape(-1, 2)
+    _, std = gp.predict_gradient(at, return_std=True)
+    stated = gp.posterior().gradient_variance[6:18, 6:18].reshape(-1, 2)
+    np.testing.assert_allclose(std**2, stated, rtol=1e-6)
+    carried, unresolved = gp.prior.shares_across(gp.grid.resolution)
+    assert np.all(unresolved < 0.5 * carried), "what lies below the lattice is mostly within a cell"
 
 
 def test_the_scale_leaves_the_surface_and_says_where_points_scatter() -> None:
