@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from gpgmap_ros.slam.localization import Localization
 from gpgmap_ros.slam.localizer import LOST, SEARCHING, TRACKING
 from gpgmap_ros.slam.pose_belief import PoseBelief
 from gpgmap_ros.slam.work_queue import InlineExecutor
+from gpgmap_ros.storage import archive
 from gpgmap_ros.storage.folder_lock import FolderLock
 
 MAP = StraightDrive((60.0, 60.0), 0.0, 49.0, seed=1)
@@ -203,6 +205,27 @@ def test_a_run_of_another_version_or_resolution_is_refused(run: Path, tmp_path: 
     (tmp_path / "config.yaml").write_text("from_the_future: 1\n")
     with pytest.raises(SessionError, match="made by another version"):
         Session.load(tmp_path)
+
+
+def test_submaps_of_a_later_version_are_named(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed = tmp_path / "mixed"
+    shutil.copytree(run, mixed)
+    newer = mixed / "submaps" / "submap_000002.npz"
+    values, arrays = archive.read_archive(newer, "submap")
+    with monkeypatch.context() as later:
+        later.setattr(archive, "VERSION", archive.VERSION + 1)
+        archive.write_archive(newer, "submap", values, arrays)
+        with pytest.raises(SessionError, match=r"submap_000000\.npz.* format version"):
+            Session.load(run)
+    before = newer.read_bytes()
+    session = Session.load(mixed)
+    (warning,) = session.warnings
+    assert warning.startswith("submap_000002.npz: not used: ")
+    assert "format version" in warning
+    assert 2 not in session.poses
+    assert newer.read_bytes() == before
 
 
 def test_beliefs_fuse_as_gaussians_do() -> None:
