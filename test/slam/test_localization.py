@@ -13,8 +13,8 @@ from saved_runs import CONFIG, StraightDrive, save_run
 from gpgmap_ros.closure import PosePrior
 from gpgmap_ros.config import with_settings
 from gpgmap_ros.geometry import inverse
-from gpgmap_ros.mapping.submaps import align_with_gravity
-from gpgmap_ros.slam import MappingPipeline, Session, SessionError
+from gpgmap_ros.mapping.submaps import align_with_gravity, yaw_of
+from gpgmap_ros.slam import MappingPipeline, Session, SessionError, localizer
 from gpgmap_ros.slam.footprints import Footprints, shared_area
 from gpgmap_ros.slam.localization import Localization
 from gpgmap_ros.slam.localizer import LOST, SEARCHING, TRACKING
@@ -90,12 +90,31 @@ def test_the_covariance_grows_with_odometry_and_shrinks_with_fixes(session: Sess
     robot = Robot(session)
     robot.drive(StraightDrive((95.0, 66.0), np.pi + 0.2, 8.0, seed=7))
     state = robot.localization.state
-    assert state.belief is not None
-    near, far = (state.locate(state.T_odom_submap, state.fixed_at + way) for way in (1.0, 50.0))
+    assert state.anchor is not None
+    near, far = (state.locate(state.anchor.T_odom_robot, state.anchor.driven + way) for way in (1.0, 50.0))
     assert near is not None
     assert far is not None
     assert far.position_std > 5.0 * near.position_std
     assert max(belief.position_std for belief in robot.beliefs) < 1.0
+
+
+def test_the_ground_around_the_robot_corrects_a_bent_submap(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Odometry turns by half a degree on each metre: what fits all of a submap is off by degrees at its end."""
+    way = StraightDrive((95.0, 62.0), np.pi, 25.0, seed=7, turn=0.01)
+    heading = yaw_of(session.poses[1]) + np.pi  # where the drive ends, the map begins this submap
+
+    def last_error() -> float:
+        robot = Robot(session, step=2.0)
+        robot.drive(way)
+        assert robot.statuses[-1] == TRACKING
+        turn = yaw_of(robot.beliefs[-1].T) - heading
+        return float(np.degrees(abs((turn + np.pi) % (2.0 * np.pi) - np.pi)))
+
+    corrected = last_error()
+    monkeypatch.setattr(localizer, "AROUND", np.inf)  # no submap is that long
+    assert last_error() > corrected + 0.4
 
 
 def test_a_robot_elsewhere_is_never_placed_in_the_map(session: Session) -> None:
