@@ -1,17 +1,18 @@
 """Localisation in a saved run: way to the first fix, wrong fixes off the map, error while tracking.
 
     python benchmark/localization.py davos --starts 200 --off 2000 --folder results
-    python benchmark/localization.py blanca --starts 20 --off 20
+    python benchmark/localization.py blanca --starts 100
     python benchmark/localization.py nclt
 
 With `--folder`, map and results are kept there, and the same call goes on where the last one was interrupted.
 
 davos: the Alps at rover size (10 m cells shrunk to 0.2 m, slopes halved), a map of lanes on one half of it, starts on
 that half and on the other, which the map does not show (localization_off_map.py). blanca: the map is driven over flight
-line 1, the starts over line 2. Both with simulated rings of a 32-beam LiDAR and odometry that drifts by 1 % and 0.06
-degrees on each metre, with random walks beside. A pose is right within three cells and three degrees of where the map
-has that ground: the truth is taken relative to the nearest submap of the map, whose own error is another matter. nclt:
-the second half of a real loop in a map of the first.
+line 1, the starts over line 2 (localization_blanca.py); there is no ground beside the map. Both with simulated rings of
+a 32-beam LiDAR and odometry that drifts by 1 % and 0.06 degrees on each metre, with random walks beside. A pose is
+right within three cells and three degrees of where the map has that ground: the truth is taken relative to the nearest
+submap of the map, whose own error is another matter. Submaps bend with the odometry, so that the next one has the same
+ground elsewhere: by how much is printed beside the error. nclt: the second half of a real loop in a map of the first.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from typing import Any
 import numpy as np
 from closure_terrain import data_folder
 from kept_results import KeptResults, kept_folder, make_once, share_text
+from localization_blanca import HIGH, LOW, measured_grounds, offset_between
 from localization_drives import Array, Drive, lanes, rover_relief, save_run, wander
 from localization_off_map import WAY, drive_off_map
-from scipy.interpolate import LinearNDInterpolator
 
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.demo.lidar import SpinningLidar
@@ -57,14 +58,15 @@ CATCHMENT = {
 @dataclass(frozen=True)
 class Place:
     """Where drives are simulated. mapped, driven: the ground for the map and for the starts, which may be measured
-    apart; low, high: corners of the map's area; off_low, off_high: of the area beside it"""
+    apart; offset: (3,) metres from where one driven on is to where the map has it; low, high: corners of the map's
+    area; beside: of the area beside it, if there is one"""
 
     mapped: Terrain
     driven: Terrain
+    offset: Array
     low: Array
     high: Array
-    off_low: Array
-    off_high: Array
+    beside: tuple[Array, Array] | None
     spacing: float
     step: float
     lidar: SpinningLidar
@@ -76,28 +78,16 @@ def davos(folder: Path) -> Place:
     ground = rover_relief(z, 0.2, 0.5 * 0.2 / 10.0, 2)
     width, height = ground.size
     return Place(
-        ground, ground, np.array([10.0, 10.0]), np.array([46.0, height - 10.0]),
-        np.array([64.0, 10.0]), np.array([width - 10.0, height - 10.0]), 6.0, 1.0,
+        ground, ground, np.zeros(3), np.array([10.0, 10.0]), np.array([46.0, height - 10.0]),
+        (np.array([64.0, 10.0]), np.array([width - 10.0, height - 10.0])), 6.0, 1.0,
         SpinningLidar(turns=360, max_range=10.0), with_settings(Config(), ROVER),
     )  # fmt: skip
 
 
 def blanca(folder: Path) -> Place:
-    data = np.load(folder / "als_blanca.npz")
-    xyz, line = np.asarray(data["xyz"], float), data["line"]
-    both = [xyz[line == number] for number in (1, 2)]
-    low = np.max([points[:, :2].min(0) for points in both], axis=0)
-    high = np.min([points[:, :2].max(0) for points in both], axis=0)
-    grounds = []
-    for points in both:
-        x, y = (np.arange(low[k], high[k], 0.5) for k in (0, 1))
-        field = LinearNDInterpolator(points[:, :2], points[:, 2])(*np.meshgrid(x, y))
-        grounds.append(Terrain(np.where(np.isfinite(field), field, np.nanmean(field)), 0.5))
-    size = np.array(grounds[0].size)
-    split = 0.55 * size[1]
+    mapped, driven = measured_grounds(folder)
     return Place(
-        grounds[0], grounds[1], np.array([25.0, 25.0]), np.array([size[0] - 25.0, split]),
-        np.array([25.0, split + 50.0]), size - 25.0, 20.0, 2.0,
+        mapped, driven, offset_between(mapped, driven), LOW, HIGH, None, 20.0, 2.0,
         SpinningLidar(turns=360, max_range=30.0), with_settings(Config(), CATCHMENT),
     )  # fmt: skip
 
@@ -112,6 +102,7 @@ class Map:
             truth, drift = save_run(part, Drive(place.mapped, way, 1, lidar=place.lidar), place.config)
             np.savez(part / TRUTH, ids=list(truth), poses=list(truth.values()), drift=drift)
 
+        self.offset = place.offset
         make_once(folder, drive)
         with np.load(folder / TRUTH) as kept:
             self.truth = dict(zip(kept["ids"].tolist(), kept["poses"], strict=True))
@@ -122,17 +113,19 @@ class Map:
         print(f"map: {len(way) * place.step:.0f} m of lanes, {len(self.poses)} submaps, {closures} closures,")
         print(f"     odometry off by up to {drift:.1f} m", flush=True)
 
-    def place_of(self, T_world_robot: Array) -> Array:
-        """T_map_robot, as the nearest submap of the map has it."""
-        xy = T_world_robot[:2, 3]
-        id = min(self.poses, key=lambda id: float(np.hypot(*(self.truth[id][:2, 3] - xy))))
-        return self.poses[id] @ inverse(align_with_gravity(self.truth[id])) @ T_world_robot
+    def places_of(self, T_world_robot: Array) -> tuple[Array, Array]:
+        """T_map_robot, as the nearest submap of the map has it, and as the next one does."""
+        T = T_world_robot.copy()
+        T[:3, 3] += self.offset
+        near = sorted(self.poses, key=lambda id: float(np.hypot(*(self.truth[id][:2, 3] - T[:2, 3]))))
+        first, second = (self.poses[id] @ inverse(align_with_gravity(self.truth[id])) @ T for id in near[:2])
+        return first, second
 
 
 @dataclass
 class Outcome:
-    """Of one start. first_fix: metres, None where there was none; errors: (N, 3) metres, degrees, and NEES over 3;
-    seconds: of CPU; reason: of the last status"""
+    """Of one start. first_fix: metres, None where there was none; errors: (N, 4) metres, degrees, NEES over 3,
+    and metres that the map's own submaps are apart there; seconds: of CPU; reason: of the last status"""
 
     first_fix: float | None
     errors: Array
@@ -142,7 +135,7 @@ class Outcome:
 
     @classmethod
     def of(cls, kept: dict[str, Any]) -> Outcome:
-        return cls(**(kept | {"errors": np.array(kept["errors"]).reshape(-1, 3)}))
+        return cls(**(kept | {"errors": np.array(kept["errors"]).reshape(-1, 4)}))
 
 
 def start(place: Place, map_: Map, seed: int) -> dict[str, object]:
@@ -159,11 +152,12 @@ def start(place: Place, map_: Map, seed: int) -> dict[str, object]:
         localization.add(1, T_odom, pipeline)
         found = localization.pose()
         if found is not None:
-            truth = map_.place_of(T_world)
+            truth, other = map_.places_of(T_world)
             error = (found.T - truth)[:3, 3]
             turn = np.rad2deg(abs(yaw_of(truth[:3, :3].T @ found.T[:3, :3])))
             nees = float(error @ np.linalg.solve(found.covariance[:3, :3], error)) / 3.0
-            errors.append([float(np.linalg.norm(error)), turn, nees])
+            apart = float(np.linalg.norm((other - truth)[:3, 3]))
+            errors.append([float(np.linalg.norm(error)), turn, nees, apart])
     localizer = localization.localizer
     seconds = time.process_time() - began
     return {
@@ -198,16 +192,21 @@ def report(place: Place, map_: Map, starts: int, off: int, kept: KeptResults) ->
         if len(errors):
             print(f"    yaw {np.quantile(errors[:, 1], 0.95):.2f} deg p95;", end=" ")
             print(f"NEES / 3 {errors[:, 2].mean():.2f} (1 is right)")
+            apart = np.quantile(errors[:, 3], [0.5, 0.95])
+            print(f"    two submaps of the map have that ground {apart[0]:.3f} m apart, {apart[1]:.3f} m p95")
         print(f"    {np.mean([item.seconds for item in found]):.1f} s of CPU each", flush=True)
-    report_off_map(place, map_, off, kept)
+    if place.beside is not None:
+        report_off_map(place, place.beside, map_, off, kept)
 
 
-def report_off_map(place: Place, map_: Map, off: int, kept: KeptResults) -> None:
+def report_off_map(
+    place: Place, corners: tuple[Array, Array], map_: Map, off: int, kept: KeptResults
+) -> None:
     """At least `off` starts beside the map, on as many drives as that takes."""
     done, drives, metres, seconds, placed = 0, 0, 0.0, 0.0, []
     while done < off:
         made = partial(
-            drive_off_map, place.driven, (place.off_low, place.off_high), place.step, place.lidar, place.config,
+            drive_off_map, place.driven, corners, place.step, place.lidar, place.config,
             map_.session, 10_000 + drives,
         )  # fmt: skip
         found = kept.get(f"off drive {drives}", made)

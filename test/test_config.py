@@ -133,6 +133,20 @@ def test_a_slash_before_a_frame_is_left_out() -> None:
         Config(map_frame="/")
 
 
+def test_settings_of_localisation_that_contradict_each_other_are_refused() -> None:
+    for changes, text in (
+        ({"localization.update": True}, "needs localization.map"),
+        ({"localization.map": "run", "closure.frame": "odom"}, "localization.map needs two frames"),
+        ({"localization.map": "run", "closure.publish_tf": True}, "both publish the map's frame"),
+        (
+            {"localization.map": "run", "localization.update": True, "map_folder": "maps"},
+            "leave map_folder empty",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            with_settings(Config(), changes)
+
+
 def any_value(item: Setting) -> st.SearchStrategy[Value]:
     if item.choices:
         return st.sampled_from(item.choices)

@@ -18,7 +18,7 @@ from gpgmap_ros.config import Config, MappingConfig
 from gpgmap_ros.geometry import inverse
 from gpgmap_ros.mapping.cells import flat_cells
 from gpgmap_ros.mapping.elevation_map import ElevationMap
-from gpgmap_ros.mapping.gpgmap import GPGMap
+from gpgmap_ros.mapping.gpgmap import GPGMap, mask_unknown
 from gpgmap_ros.mapping.layers import BASE
 from gpgmap_ros.mapping.pseudo_points import CellSums, PseudoPoints
 
@@ -237,3 +237,13 @@ def crop_to_known(gpgmap: GPGMap) -> GPGMap | None:
         gpgmap.stamp,
         gpgmap.config,
     )
+
+
+def crop_to_disc(gpgmap: GPGMap, x: float, y: float, radius: float) -> GPGMap | None:
+    """What is known around a place, and the way there; None where nothing is."""
+    outside = np.hypot(gpgmap.grid.x[None, :] - x, gpgmap.grid.y[:, None] - y) > radius
+    masked = ("elevation", "gradient_x", "gradient_y")  # variances are known everywhere
+    layers = {name: mask_unknown(gpgmap[name], outside) if name in masked else gpgmap[name] for name in BASE}
+    part = crop_to_known(dataclasses.replace(gpgmap, layers=layers))
+    near = np.hypot(gpgmap.way[:, 0] - x, gpgmap.way[:, 1] - y) <= radius
+    return None if part is None else dataclasses.replace(part, way=gpgmap.way[near])

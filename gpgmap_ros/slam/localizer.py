@@ -8,6 +8,9 @@
 Without a guess, each submap is looked for in the whole map; what is found are hypotheses (hypotheses.py), until one is
 certain enough. Then it is looked for where odometry puts it, and everywhere again when it is not recognised there. The
 map is never changed.
+
+A submap is compared as one rigid piece, but the odometry has bent it: where all of it fits best, the end at which the
+robot stands does not. So the ground around the robot is compared once more, by itself, before the robot's pose is said.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from gpgmap_ros.closure.retrieval.database import ClosureDatabase
 from gpgmap_ros.closure.types import NotComparable, SubmapKey
 from gpgmap_ros.config import ClosureConfig, LocalizationConfig
 from gpgmap_ros.geometry import Array, inverse
-from gpgmap_ros.mapping.submaps import Submap
+from gpgmap_ros.mapping.submaps import Submap, crop_to_disc
 from gpgmap_ros.slam.footprints import Footprints, footprint_of
 from gpgmap_ros.slam.hypotheses import Hypothesis, log_odds_of, probabilities
 from gpgmap_ros.slam.pose_belief import PoseBelief, average_beliefs
@@ -47,6 +50,10 @@ EXPECTED_SHARE = 0.5
 NEARLY = 3.0
 """Difference of log odds within which several registrations measure a pose together."""
 REACH_STDS = 4.0
+AROUND = 0.5
+"""Of a submap's radius: that of the ground around the robot that is compared by itself."""
+MIN_AROUND = 0.5
+"""Probability of a registration of that ground from which on it is used: which place it is, is known already."""
 INITIAL_LOG_ODDS = float(np.log(9.0))
 """Of an initial pose: a person is right nine times in ten, which no registration has to agree with."""
 
@@ -67,33 +74,44 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
+class Anchor:
+    """A pose of the robot that is known: belief in the map, T_odom_robot by odometry, after so many metres."""
+
+    belief: PoseBelief
+    T_odom_robot: Array
+    driven: float
+
+    def locate(self, T_odom_frame: Array, added: Array) -> PoseBelief:
+        """A frame of the odometry in the map. added: (6, 6) what the way there adds"""
+        return self.belief.move(inverse(self.T_odom_robot) @ T_odom_frame, added)
+
+
+@dataclass(frozen=True, eq=False)
 class LocalizationState:
     """What is known of the robot's pose in the map.
 
     status: searching, tracking or lost; reason: why, in one sentence; probability: of the best hypothesis
-    belief: of the submap's frame in the map, None unless tracking; T_odom_submap: that frame in the odometry
-    fixed_at: metres driven at the last fix, less half the submap behind it
+    anchor: where it was recognised last, None unless tracking
     """
 
     status: str
     reason: str
     probability: float = 0.0
-    belief: PoseBelief | None = None
-    T_odom_submap: Array = field(default_factory=lambda: np.eye(4), repr=False)
-    fixed_at: float = 0.0
+    anchor: Anchor | None = None
     drift: Drift = field(default_factory=Drift, repr=False)
 
     def locate(self, T_odom_robot: Array, driven: float) -> PoseBelief | None:
         """The robot's pose in the map, by odometry from the last fix; None unless tracking."""
-        if self.belief is None:
+        if self.anchor is None:
             return None
-        way = max(driven - self.fixed_at, MIN_WAY)
-        return self.belief.move(inverse(self.T_odom_submap) @ T_odom_robot, self.drift.covariance(way))
+        way = max(driven - self.anchor.driven, MIN_WAY)
+        return self.anchor.locate(T_odom_robot, self.drift.covariance(way))
 
     @property
     def T_map_odom(self) -> Array | None:  # noqa: N802
         """(4, 4) what takes the odometry to the map; None unless tracking."""
-        return None if self.belief is None else np.asarray(self.belief.T @ inverse(self.T_odom_submap))
+        anchor = self.anchor
+        return None if anchor is None else np.asarray(anchor.belief.T @ inverse(anchor.T_odom_robot))
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,12 +151,12 @@ class Localizer:
         self.first_fix: float | None = None
         self._hypotheses: list[Hypothesis] = []
         self._track: Hypothesis | None = None
+        self._anchor: Anchor | None = None  # of the track
         self._piece: Piece | None = None
         self._new_ground = 1.0
         self._started: float | None = None
         self._missing = False  # the map was not recognised at the last observation
         self._recognised = 0.0  # metres driven when the map was last recognised, or could not be
-        self._fixed_at = 0.0  # metres driven at the last fix, less half the submap behind it
 
     # ------------------------------------------------ what comes in
 
@@ -174,12 +192,8 @@ class Localizer:
     @property
     def state(self) -> LocalizationState:
         """What is known now, to be read while the next submap is compared."""
-        if self.status != TRACKING or self._track is None or self._piece is None:
-            return LocalizationState(self.status, self.reason, self.probability)
-        return LocalizationState(
-            self.status, self.reason, self.probability, self._track.belief, self._piece.T_odom_submap,
-            self._fixed_at, self._drift,
-        )  # fmt: skip
+        anchor = self._anchor if self.status == TRACKING else None
+        return LocalizationState(self.status, self.reason, self.probability, anchor, self._drift)
 
     # ------------------------------------------------ hypotheses
 
@@ -194,7 +208,11 @@ class Localizer:
         way = self._drift.equivalent_path(max(driven - before.driven, MIN_WAY), before.drift_variance)
         added = self._drift.covariance(way)
         for item in self._hypotheses:
-            item.settle(item.belief.move(T, added))
+            if item is self._track and self._anchor is not None:
+                # no less is added, though the way is shorter: the submap that is looked for there will bend, too
+                item.settle(self._anchor.locate(submap.T_map_submap, added))
+            else:
+                item.settle(item.belief.move(T, added))
         away = float(np.linalg.norm(T[:2, 3]))
         self._new_ground = float(np.clip(away / (before.radius + radius), 0.1, 1.0)) if before.radius else 1.0
 
@@ -223,13 +241,16 @@ class Localizer:
                 near = self._footprints.nearest(
                     item.before.T, submap.gpgmap.grid.bounds, spread, LOCAL_TARGETS
                 )
-                for target in near:
-                    local = item.before.in_frame(self._poses[target])
-                    priors[target] = PosePrior(local.T, local.covariance)
+                priors = self._priors(item.before, near)
             if near:
                 results = self._database.closures(submap.gpgmap, len(near), priors=priors, among=near)
                 found.extend(self._measurements(results))
         return found
+
+    def _priors(self, belief: PoseBelief, targets: Iterable[int]) -> dict[SubmapKey, PosePrior]:
+        """What a belief of the submap's frame says of its pose in these submaps of the map."""
+        local = {target: belief.in_frame(self._poses[target]) for target in targets}
+        return {target: PosePrior(item.T, item.covariance) for target, item in local.items()}
 
     def _search(self, submap: Submap) -> list[Measurement]:
         """Registrations anywhere in the map: the time depends on its ground, not on how often that was mapped."""
@@ -311,6 +332,8 @@ class Localizer:
         if certain and best is not None:
             self._fix(best, submap, driven)
         elif track is not None and self.status == TRACKING:
+            if not self._missing:
+                self._anchor = self._place_robot(track, submap, driven)
             self._go_on(track, driven, expected.get(id(track), False))
         else:
             self._explain_search(best)
@@ -321,10 +344,44 @@ class Localizer:
         self._track, self.status = best, TRACKING
         self.fixes += 1
         self.first_fix = driven - (self._started or 0.0) if self.first_fix is None else self.first_fix
-        self._recognised, self._fixed_at = driven, driven - submap.distance / 2.0
+        self._recognised = driven
+        self._anchor = self._place_robot(best, submap, driven)
         self.reason = f"recognised {place}"
         if moved:
             self.reason = f"found again {place}: elsewhere than odometry said"
+
+    def _place_robot(self, item: Hypothesis, submap: Submap, driven: float) -> Anchor:
+        """The robot where the hypothesis puts the submap, and where the ground around it lies if that agrees."""
+        T_submap_robot = submap.track.poses[-1] if len(submap.track.poses) else np.eye(4)
+        bend = self._drift.covariance(max(submap.distance / 2.0, MIN_WAY))
+        belief = item.belief.move(T_submap_robot, bend)
+        around = self._measure_around(submap, T_submap_robot, belief)
+        if around is not None and belief.mahalanobis_sq(around) <= SAME_POSE:
+            belief = average_beliefs([around, belief])  # they have seen the same ground
+        return Anchor(belief, submap.T_map_submap @ T_submap_robot, driven)
+
+    def _measure_around(self, submap: Submap, T_submap_robot: Array, belief: PoseBelief) -> PoseBelief | None:
+        """The robot's pose by the ground around it alone; None where the submap is hardly bent, or too little is there.
+
+        belief: where the robot is by all of the submap
+        """
+        radius = AROUND * footprint_of(submap.gpgmap.grid.bounds)[1]
+        if submap.distance < radius:
+            return None
+        x, y = T_submap_robot[:2, 3]
+        part = crop_to_disc(submap.gpgmap, float(x), float(y), radius)
+        if part is None:
+            return None
+        expected = belief.move(inverse(T_submap_robot))
+        near = self._footprints.nearest(expected.T, part.grid.bounds, 0.0, LOCAL_TARGETS)
+        try:
+            results = self._database.closures(
+                part, len(near), priors=self._priors(expected, near), among=near
+            )
+        except NotComparable:
+            return None
+        good = [item.belief for item in self._measurements(results) if item.probability >= MIN_AROUND]
+        return average_beliefs(good).move(T_submap_robot) if good else None
 
     def _go_on(self, track: Hypothesis, driven: float, expected: bool) -> None:
         """By odometry alone: as long as the map need not be recognised, or has not been missed for too long."""
@@ -342,7 +399,7 @@ class Localizer:
         self.reason = (
             f"the map was not recognised for {missed:.0f} m where it should be: searching everywhere"
         )
-        self._track = None
+        self._track = self._anchor = None
         self._hypotheses = [item for item in self._hypotheses if item is not track]
 
     def _explain_search(self, best: Hypothesis | None) -> None:

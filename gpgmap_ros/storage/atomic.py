@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from gpgmap_ros.storage.exchange import exchange
+
 ATTEMPTS = 100
 """Names tried before giving up: each is taken with a probability of 2^-64."""
 STAGED = re.compile(r"\..+\.[0-9a-f]{16}\.new", re.DOTALL)
@@ -48,7 +50,7 @@ def atomic_write(path: Path | str) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path | str) -> Iterator[Path]:
-    """The path of a folder to make and fill; it replaces `path` when the block ends well.
+    """The path of a folder to make and fill; it replaces `path` at once when the block ends well.
 
     It does not exist yet, has the final name, and lies in a new folder that only this user may enter.
     """
@@ -61,10 +63,12 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
     else:
         raise FileExistsError(f"{path.parent}: no free name for a new folder")
     try:
-        yield private / path.name
-        if os.path.lexists(path):
-            os.replace(path, private / ".old")
-        os.replace(private / path.name, path)
+        made = private / path.name
+        yield made
+        if not os.path.lexists(path):
+            os.replace(made, path)
+        elif not exchange(made, path):
+            _replace_in_two_steps(path, made, private / ".old")
         sync_folder(path.parent)
     finally:
         shutil.rmtree(private, ignore_errors=True)
@@ -118,6 +122,16 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _replace_in_two_steps(path: Path, made: Path, old: Path) -> None:
+    """For file systems that cannot exchange names: a kill between the steps leaves the old folder by another name."""
+    os.replace(path, old)
+    try:
+        os.replace(made, path)
+    except OSError:
+        os.replace(old, path)
+        raise
 
 
 def _new_file(path: Path) -> tuple[BinaryIO, Path]:

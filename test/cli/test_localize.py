@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gpgmap_ros.cli.main import WRONG_CALL, main
+from gpgmap_ros.storage.folder_lock import FolderLock
 
 if TYPE_CHECKING:
     import drives
@@ -78,3 +79,17 @@ def test_wrong_calls_write_nothing(
         assert main(list(map(str, arguments))) == WRONG_CALL
         assert text in capsys.readouterr().err
         assert not out.exists()
+
+
+def test_a_run_that_is_being_written_is_neither_read_nor_changed(
+    run_folder: Path, drive_bags: drives.Bags, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    with FolderLock(run_folder, "another program"):
+        for arguments in (
+            ("localize", drive_bags.sqlite, "--in", run_folder, "--out", out),
+            ("merge", run_folder, tmp_path, "--out", out),
+        ):
+            assert main(list(map(str, arguments))) == WRONG_CALL
+            assert "being written by another program" in capsys.readouterr().err
+            assert not out.exists()

@@ -16,6 +16,7 @@ from gpgmap_ros.mapping.layers import BASE
 from gpgmap_ros.mapping.submaps import (
     SubmapBuilder,
     align_with_gravity,
+    crop_to_disc,
     crop_to_known,
     submap_mapping,
     yaw_of,
@@ -167,6 +168,23 @@ def test_cropping_keeps_every_known_cell_where_it_is() -> None:
     )
     np.testing.assert_allclose([part.grid.x[jx], part.grid.y[jy]], [whole.grid.x[ix], whole.grid.y[iy]])
     assert part["elevation"][jy, jx] == whole["elevation"][iy, ix]
+
+
+def test_a_disc_of_a_submap_has_its_cells_and_its_way() -> None:
+    builder = SubmapBuilder(CONFIG, pose(0, 0, 0), 0, 0)
+    for stamp, x in enumerate((0.0, 0.5, 1.0)):
+        points = ground_points(pose(x, 0, 0), stamp)
+        builder.add(points, np.full(len(points), VARIANCE), pose(x, 0, 0), stamp)
+    submap = builder.finish(0, "request")
+    assert submap is not None
+    whole = submap.gpgmap
+    part = crop_to_disc(whole, 1.0, 0.0, 0.6)
+    assert part is not None
+    inside = np.hypot(whole.grid.x[None, :] - 1.0, whole.grid.y[:, None]) <= 0.6
+    assert part.known.sum() == (whole.known & inside).sum() > 0
+    assert np.nansum(part["elevation"]) == pytest.approx(np.nansum(whole["elevation"][inside]), rel=1e-5)
+    np.testing.assert_allclose(part.way[:, 0], [0.5, 1.0])
+    assert crop_to_disc(whole, 100.0, 0.0, 1.0) is None
 
 
 # ------------------------------------------------ the store

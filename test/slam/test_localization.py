@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,14 @@ from saved_runs import CONFIG, StraightDrive, save_run
 from gpgmap_ros.closure import PosePrior
 from gpgmap_ros.config import with_settings
 from gpgmap_ros.geometry import inverse
-from gpgmap_ros.mapping.submaps import align_with_gravity
-from gpgmap_ros.slam import MappingPipeline, Session, SessionError
+from gpgmap_ros.mapping.submaps import align_with_gravity, yaw_of
+from gpgmap_ros.slam import MappingPipeline, Session, SessionError, localizer
 from gpgmap_ros.slam.footprints import Footprints, shared_area
 from gpgmap_ros.slam.localization import Localization
 from gpgmap_ros.slam.localizer import LOST, SEARCHING, TRACKING
 from gpgmap_ros.slam.pose_belief import PoseBelief
 from gpgmap_ros.slam.work_queue import InlineExecutor
+from gpgmap_ros.storage import archive
 from gpgmap_ros.storage.folder_lock import FolderLock
 
 MAP = StraightDrive((60.0, 60.0), 0.0, 49.0, seed=1)
@@ -88,12 +90,31 @@ def test_the_covariance_grows_with_odometry_and_shrinks_with_fixes(session: Sess
     robot = Robot(session)
     robot.drive(StraightDrive((95.0, 66.0), np.pi + 0.2, 8.0, seed=7))
     state = robot.localization.state
-    assert state.belief is not None
-    near, far = (state.locate(state.T_odom_submap, state.fixed_at + way) for way in (1.0, 50.0))
+    assert state.anchor is not None
+    near, far = (state.locate(state.anchor.T_odom_robot, state.anchor.driven + way) for way in (1.0, 50.0))
     assert near is not None
     assert far is not None
     assert far.position_std > 5.0 * near.position_std
     assert max(belief.position_std for belief in robot.beliefs) < 1.0
+
+
+def test_the_ground_around_the_robot_corrects_a_bent_submap(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Odometry turns by half a degree on each metre: what fits all of a submap is off by degrees at its end."""
+    way = StraightDrive((95.0, 62.0), np.pi, 25.0, seed=7, turn=0.01)
+    heading = yaw_of(session.poses[1]) + np.pi  # where the drive ends, the map begins this submap
+
+    def last_error() -> float:
+        robot = Robot(session, step=2.0)
+        robot.drive(way)
+        assert robot.statuses[-1] == TRACKING
+        turn = yaw_of(robot.beliefs[-1].T) - heading
+        return float(np.degrees(abs((turn + np.pi) % (2.0 * np.pi) - np.pi)))
+
+    corrected = last_error()
+    monkeypatch.setattr(localizer, "AROUND", np.inf)  # no submap is that long
+    assert last_error() > corrected + 0.4
 
 
 def test_a_robot_elsewhere_is_never_placed_in_the_map(session: Session) -> None:
@@ -203,6 +224,27 @@ def test_a_run_of_another_version_or_resolution_is_refused(run: Path, tmp_path: 
     (tmp_path / "config.yaml").write_text("from_the_future: 1\n")
     with pytest.raises(SessionError, match="made by another version"):
         Session.load(tmp_path)
+
+
+def test_submaps_of_a_later_version_are_named(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed = tmp_path / "mixed"
+    shutil.copytree(run, mixed)
+    newer = mixed / "submaps" / "submap_000002.npz"
+    values, arrays = archive.read_archive(newer, "submap")
+    with monkeypatch.context() as later:
+        later.setattr(archive, "VERSION", archive.VERSION + 1)
+        archive.write_archive(newer, "submap", values, arrays)
+        with pytest.raises(SessionError, match=r"submap_000000\.npz.* format version"):
+            Session.load(run)
+    before = newer.read_bytes()
+    session = Session.load(mixed)
+    (warning,) = session.warnings
+    assert warning.startswith("submap_000002.npz: not used: ")
+    assert "format version" in warning
+    assert 2 not in session.poses
+    assert newer.read_bytes() == before
 
 
 def test_beliefs_fuse_as_gaussians_do() -> None:

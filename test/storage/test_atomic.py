@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ from gpgmap_ros.storage.atomic import (
     remove_abandoned,
     write_text,
 )
+from gpgmap_ros.storage.exchange import exchange
 from gpgmap_ros.viz.rendering import png
 
 WRITERS = {
@@ -165,6 +167,60 @@ def test_a_folder_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     with atomic_folder(bag) as folder:
         folder.mkdir()
         (folder / "new").write_text("new")
+    assert [path.name for path in bag.iterdir()] == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["bag"]
+
+
+def write_folder(path: Path, text: str) -> None:
+    with atomic_folder(path) as folder:
+        folder.mkdir()
+        (folder / text).write_text(text)
+
+
+def test_a_folder_is_there_at_every_step_of_its_replacement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a process that is killed at any of them leaves the old folder or the new one."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    if not exchange(tmp_path / "one", tmp_path / "other"):
+        pytest.skip("this file system cannot exchange names")
+    bag, seen = tmp_path / "bag", []
+
+    def watch(name: str, module: object) -> None:
+        step = getattr(module, name)
+
+        def watched(*arguments: object, **options: object) -> object:
+            seen.append([path.name for path in bag.iterdir()])
+            return step(*arguments, **options)
+
+        monkeypatch.setattr(module, name, watched)
+
+    write_folder(bag, "old")
+    watch("replace", os)
+    watch("rmtree", shutil)
+    write_folder(bag, "new")
+    assert seen[-1] == ["new"]
+    assert all(names in (["old"], ["new"]) for names in seen)
+
+
+def test_a_folder_that_can_not_be_replaced_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(atomic, "exchange", lambda one, other: False)
+    bag, replace = tmp_path / "bag", os.replace
+
+    def refuse(source: Path, target: Path) -> None:
+        if target == bag and source.name == "bag":
+            raise PermissionError("refused")
+        replace(source, target)
+
+    write_folder(bag, "old")
+    write_folder(bag, "new")
+    assert [path.name for path in bag.iterdir()] == ["new"]
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(PermissionError):
+        write_folder(bag, "newest")
     assert [path.name for path in bag.iterdir()] == ["new"]
     assert [path.name for path in tmp_path.iterdir()] == ["bag"]
 
