@@ -36,22 +36,17 @@ class KeptFronts(Fronts):
 
     def keep(self) -> None:
         """Write the plans that were not found on disk."""
-        folder = folder_of(add_to_border)
         for leaves in self._computed & self._plans.keys():
-            key = self._key(leaves)
-            if folder is not None and key is not None:
-                keep_arrays(folder, key, _plan_arrays(self._plans[leaves]))
+            _keep(self._key(leaves), _plan_arrays(self._plans[leaves]))
         self._computed.clear()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_computed": set()}
 
     def _make_plan(self, leaves: tuple[int, int]) -> Plan:
-        folder, key = folder_of(add_to_border), self._key(leaves)
-        if folder is not None and key is not None:
-            arrays = load_arrays(folder, key)
-            if arrays is not None:
-                return _plan(arrays)
+        arrays = _load(self._key(leaves))
+        if arrays is not None:
+            return _plan(arrays)
         self._computed.add(leaves)
         return super()._make_plan(leaves)
 
@@ -63,8 +58,7 @@ class KeptFronts(Fronts):
 
 def load_prior(kernel: Kernel, tolerance: float, information: float) -> MarkovPrior | None:
     """What `keep_prior` has kept for the same arguments of `make_prior`, without a spacing."""
-    folder, key = folder_of(add_to_border), _prior_key(kernel, tolerance, information)
-    arrays = None if folder is None or key is None else load_arrays(folder, key)
+    arrays = _load(_prior_key(kernel, tolerance, information))
     if arrays is None:
         return None
     h_x, h_y, l_x, l_y, variance, unresolved = arrays["numbers"].tolist()
@@ -84,9 +78,8 @@ def load_prior(kernel: Kernel, tolerance: float, information: float) -> MarkovPr
 
 def keep_prior(prior: MarkovPrior, tolerance: float) -> None:
     """Write a prior whose spacing `make_prior` has chosen, unless it is there."""
-    p, folder = prior, folder_of(add_to_border)
-    key = _prior_key(p.kernel, tolerance, p.information)
-    if folder is None or key is None or load_arrays(folder, key) is not None:
+    p, key = prior, _prior_key(prior.kernel, tolerance, prior.information)
+    if _load(key) is not None:
         return
     arrays = {
         "numbers": np.array([*p.spacing, *p.correlation_length, p.variance, p.unresolved]),
@@ -95,7 +88,18 @@ def keep_prior(prior: MarkovPrior, tolerance: float) -> None:
         "unresolved_gradient": p.unresolved_gradient,
         "left": p.left,
     }
-    keep_arrays(folder, key, arrays)
+    _keep(key, arrays)
+
+
+def _load(key: str | None) -> dict[str, Any] | None:
+    folder = folder_of(add_to_border)
+    return None if folder is None or key is None else load_arrays(folder, key)
+
+
+def _keep(key: str | None, arrays: dict[str, Any]) -> None:
+    folder = folder_of(add_to_border)
+    if folder is not None and key is not None:
+        keep_arrays(folder, key, arrays)
 
 
 def _prior_key(kernel: Kernel, tolerance: float, information: float) -> str | None:
