@@ -12,6 +12,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from numba import njit
@@ -72,6 +73,12 @@ def cache_folder() -> str | None:
     """Folder in which the machine code of this package's loops is kept; None where none can be written to."""
     folders = sorted(loop.stats.cache_path or "" for loop in _WATCH.loops)
     return folders[0] or None if folders else None
+
+
+def folder_of(loop: Any) -> Path | None:
+    """Folder in which the machine code of one of these loops is kept; None where none can be written to."""
+    path = loop.stats.cache_path
+    return Path(path) if path else None
 
 
 def loops_compiled() -> int:

@@ -120,6 +120,16 @@ def single_threaded_blas() -> Iterator[None]:
             _limited = False
 
 
+def blas_descriptions() -> list[str]:
+    """Each BLAS of this process: name, version and, where it says so, the CPU whose loops it has chosen."""
+    names = ("internal_api", "version", "architecture")
+    return sorted(
+        "-".join(str(library.get(name)) for name in names)
+        for library in _controller().info()
+        if library["user_api"] == "blas"
+    )
+
+
 @cache
 def _controller() -> ThreadpoolController:
     import scipy.linalg  # noqa: F401  (loads its BLAS, so that the controller finds it)

@@ -7,7 +7,7 @@ import numpy as np
 from gp_core.arrays import Array
 from gp_core.grid.axes import Grid
 from gp_core.grid.marginal_likelihood import CandidateLikelihood, MarginalLikelihood
-from gp_core.grid.markov.fronts import Fronts
+from gp_core.grid.markov.kept_tables import KeptFronts, keep_prior
 from gp_core.grid.markov.likelihood import strip_evidence
 from gp_core.grid.markov.prior import MarkovPrior
 from gp_core.grid.markov.sampling import draw_samples
@@ -26,7 +26,12 @@ class DissectionSolver:
         self.prior = prior
         self._lag = lag
         self._likelihood_model: StripModel | None = None
-        self._fronts = Fronts(prior)
+        self._fronts = KeptFronts(prior)
+
+    def keep_tables(self, tolerance: float | None) -> None:
+        if tolerance is not None:
+            keep_prior(self.prior, tolerance)
+        self._fronts.keep()
 
     def surface(self, grid: Grid, s: Statistics, right_hand_sides: int, workers: Workers) -> MarkovSurface:
         return MarkovSurface(self._fronts, grid, s.y, s.x, right_hand_sides, workers, self._lag)

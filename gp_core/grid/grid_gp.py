@@ -123,6 +123,7 @@ class GridGP:
         self._scale: LocalScale | None
         self._scale_prior: ScalePrior | None
         information = expected_information(grid, kernel, self.noise_variance)
+        self._spacing_chosen = True
         self._set_prior(make_prior(kernel, None, self._tolerance, information))
         self._start(grid, half_life)
 
@@ -298,6 +299,14 @@ class GridGP:
             out.mean = float(mean)
         out._start(grid, self.half_life)
         return out
+
+    def keep_tables(self) -> None:
+        """Write the tables made so far to disk, beside the compiled loops, where later processes find them.
+
+        Those of a rough kernel: up to 100 MB for a map of 400 x 400 cells. Nothing happens where no folder can be
+        written to.
+        """
+        self._solver.keep_tables(self._tolerance if self._spacing_chosen else None)
 
     # -- results -----------------------------------------------------------------------------------------
 
@@ -614,6 +623,7 @@ class GridGP:
         result = fit(prior, likelihood, s, fit_noise, max_iterations, _MIN_BLOCKS_PER_LENGTH)
         self.noise_variance *= result.noise_factor
         self._observations.scale_noise(result.noise_factor)
+        self._spacing_chosen = False
         self._set_prior(make_prior(result.kernel, prior.spacing, self._tolerance, prior.information))
         self._observations.unresolved = self.prior.unresolved
         self._reset()

@@ -14,6 +14,7 @@ from gp_core.arrays import Array
 from gp_core.grid.axes import Grid
 from gp_core.grid.dissection_solver import DissectionSolver
 from gp_core.grid.marginal_likelihood import CandidateLikelihood, MarginalLikelihood
+from gp_core.grid.markov.kept_tables import load_prior
 from gp_core.grid.markov.prior import MarkovPrior
 from gp_core.grid.markov.spacing import choose_spacing
 from gp_core.grid.markov.strips import prior_on
@@ -39,6 +40,13 @@ class Solver(Protocol):
 
     @property
     def prior(self) -> Prior: ...
+
+    def keep_tables(self, tolerance: float | None) -> None:
+        """Write to disk, for later processes, what takes long to compute and does not depend on data.
+
+        tolerance: for which `make_prior` has chosen the spacing; None if it was given
+        """
+        ...
 
     def surface(self, grid: Grid, s: Statistics, right_hand_sides: int, workers: Workers) -> Surface:
         """The posterior of a window with the axes of `s`, not solved yet."""
@@ -77,6 +85,9 @@ def make_prior(
     tolerance: for the choice, in posterior standard deviations
     information: a, how well the data may be expected to determine the map
     """
+    kept = load_prior(kernel, tolerance, information) if spacing is None else None
+    if kept is not None:
+        return kept
     variance, length = measure_kernel(kernel)
     q = blocks_per_length(kernel, length, variance, tolerance, information)
     if q is None:

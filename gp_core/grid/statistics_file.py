@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import secrets
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from gp_core.grid.blocks import Blocks
 from gp_core.grid.moments import KNOWN_ORDERS, MomentOrders
+from gp_core.npz import save_arrays
 
 _FORMAT: Final = "gp_core.grid.tiled_statistics"
 _VERSION: Final = 1
@@ -36,25 +34,7 @@ def save_blocks(path: Path, blocks: Blocks, values: Mapping[str, Any]) -> None:
         "header": text,
         **{name: np.ascontiguousarray(getattr(blocks, name)) for name in _ARRAYS},
     }
-    staged = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.new")
-    try:
-        with open(staged, "xb") as file:
-            _write(file, {"checksum": _checksum(content), **content})
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(staged, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            staged.unlink(missing_ok=True)
-        raise
-
-
-def _write(file: IO[bytes], content: Mapping[str, Any]) -> None:
-    """As np.savez, which leaves the archive open where the disk refuses: it complains when it is collected."""
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, array in content.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+    save_arrays(path, {"checksum": _checksum(content), **content})
 
 
 def load_blocks(path: Path) -> tuple[Blocks, dict[str, Any]]:

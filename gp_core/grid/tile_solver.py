@@ -52,6 +52,9 @@ class TileSolver:
         with single_threaded_blas():
             self._models = make_tile_model(prior, tiles.mean), make_tile_model(prior, tiles.variance)
 
+    def keep_tables(self, tolerance: float | None) -> None:
+        """None are kept: to compute them takes no longer than to read them."""
+
     def surface(self, grid: Grid, s: Statistics, right_hand_sides: int, workers: Workers) -> TileSurface:
         return TileSurface(self.prior, self._models, grid, s, right_hand_sides, workers)
 

@@ -10,7 +10,8 @@ DESCRIPTION = """Compile the inner loops for this CPU now, instead of at the fir
 
 Run it once after `colcon build` or `pip install`, as the user and on the machine that will run the node. The
 result is cached next to the installed sources if that folder is writable, else in the user's cache folder, or in
-NUMBA_CACHE_DIR. It takes about half a minute, and a few seconds if everything is compiled already."""
+NUMBA_CACHE_DIR, and with it the tables of the default map (67 MB). It takes about half a minute, and a few seconds if
+everything is there already."""
 EXAMPLES = """examples:
   gpgmap compile
   NUMBA_CACHE_DIR=/var/cache/gpgmap gpgmap compile      then start the node with the same NUMBA_CACHE_DIR

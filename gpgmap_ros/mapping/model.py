@@ -190,6 +190,11 @@ def warm_up(mapping: MappingConfig, *, approximate: bool) -> None:
         cached_gp(mapping, APPROXIMATE_TILES)
 
 
+def keep_tables(mapping: MappingConfig) -> None:
+    """Keep the tables of the windows solved so far on disk, for later starts with these settings."""
+    cached_gp(mapping).keep_tables()
+
+
 def make_gp(grid: Grid, mean: float, mapping: MappingConfig) -> GridGP:
     """A process without points on the cells of `grid`, which have the resolution of `mapping`."""
     return cached_gp(mapping).like(grid, mean)

@@ -1,4 +1,4 @@
-"""gpgmap compile: after it, nothing is left for the first start to compile."""
+"""gpgmap compile, with nothing compiled: by whom what is compiled, and that nothing is left for the first start."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-RUN = """
-import numpy as np
+LISTEN = """
+import json
 from numba.core.event import Listener, register
 
 class Compiled(Listener):
@@ -22,6 +22,14 @@ class Compiled(Listener):
         pass
 
 register("numba:compile", Compiled())
+"""
+COMPILE = """
+from gpgmap_ros.cli import main
+main(["compile"])
+print(json.dumps(Compiled.names))
+"""
+RUN = """
+import numpy as np
 from returning_drive import PARAMETERS, ReturningDrive
 from gpgmap_ros.closure import LoopCloser
 from gpgmap_ros.closure.registration.self_similarity import SelfSimilarity
@@ -50,7 +58,7 @@ maps = {k: make_registration_map(submap.gpgmap, config.closure) for k, submap in
 SelfSimilarity(config.closure).measure(maps[0])
 KeptSearch(config.closure, 24, 8.0, 100).poses(maps[0], maps, {}, 4, max_targets=1)
 stitch(submaps, closer.poses, config)
-print(len(compared), Compiled.names)
+print(json.dumps([len(compared), Compiled.names]))
 """
 
 
@@ -68,11 +76,16 @@ def test_after_it_neither_the_mapping_nor_the_closures_compile_anything(
         assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
         return result
 
-    first = run(str(executables / "gpgmap"), "compile")
+    first = run(sys.executable, "-c", LISTEN + COMPILE)
     assert "compiling the inner loops for this CPU" in first.stderr
-    compared, names = run(sys.executable, "-c", RUN).stdout.split(maxsplit=1)
-    assert int(compared) > 0
-    assert names == "[]\n"
+    by_itself = set(json.loads(first.stdout.splitlines()[-1]))
+    assert {"eliminate", "substitute"} <= by_itself  # of the map
+    if len(os.sched_getaffinity(0)) > 1:  # by the process beside
+        assert not {"_mean_row", "_variance_row"} & by_itself  # of submaps
+    assert list((tmp_path / "cache").rglob("*.kept.npz"))
+    compared, names = json.loads(run(sys.executable, "-c", LISTEN + RUN).stdout)
+    assert compared > 0
+    assert names == []
     second = run(str(executables / "gpgmap"), "compile", "--json")
     assert "inner loops" not in second.stderr
     assert set(json.loads(second.stdout)["seconds"]) == {"mapping", "loop closure"}

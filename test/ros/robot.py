@@ -79,9 +79,10 @@ class Robot:
 
 
 def reliable(namespace: str = "") -> list[str]:
-    """Arguments of a node that gets every cloud of a Robot."""
+    """Arguments of a node that gets every cloud of a Robot, and its pose however late the machine hands it over."""
     topic = f"qos_overrides.{namespace}/points.subscription"
     values = {f"{topic}.reliability": "reliable", f"{topic}.depth": 200, "queue_size": 200}
+    values["transform_timeout"] = 60.0
     return [part for name, value in values.items() for part in ("-p", f"{name}:={value}")]
 
 

@@ -1,10 +1,8 @@
-"""A first start: what is compiled by whom."""
+"""The process beside a first start (test/cli/test_compile.py has what is compiled by whom)."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -65,35 +63,3 @@ def test_it_is_not_waited_for_after_an_error(monkeypatch: pytest.MonkeyPatch, tm
         interrupted()
     with pytest.raises(ProcessLookupError):
         os.kill(int(number.read_text()), 0)
-
-
-RUN = """
-import json
-from numba.core.event import Listener, register
-
-class Compiled(Listener):
-    names = []
-    def on_start(self, event):
-        self.names.append(event.data["dispatcher"].py_func.__name__)
-    def on_end(self, event):
-        pass
-
-register("numba:compile", Compiled())
-from gpgmap_ros.config import Config
-from gpgmap_ros.slam.first_start import compile_mapping
-compile_mapping(Config())
-print(json.dumps(Compiled.names))
-"""
-
-
-@pytest.mark.slow
-@BOTH_CORES
-def test_the_loops_of_submaps_are_compiled_beside_those_of_the_map(tmp_path: Path) -> None:
-    environment = dict(os.environ, NUMBA_CACHE_DIR=str(tmp_path))
-    first, second = (
-        json.loads(subprocess.check_output([sys.executable, "-c", RUN], env=environment, text=True))
-        for _ in range(2)
-    )
-    assert {"eliminate", "substitute"} <= set(first)  # of the map
-    assert not {"_mean_row", "_variance_row"} & set(first)  # of submaps
-    assert second == []

@@ -159,6 +159,10 @@ class Plan:
         return dtype
 
 
+PlanKey = tuple[int, int, bool]
+"""Leaves along y and x, and whether a plan is eliminated in float32."""
+
+
 class Fronts:
     """The prior of boxes of every shape that was asked for.
 
@@ -176,7 +180,7 @@ class Fronts:
         self.single = variance * stiffest <= _MOST_STIFFNESS
         self.information_in_single = _INFORMATION_IN_SINGLE * stiffest
         self.most_information = _MOST_INFORMATION * stiffest
-        self._plans: dict[tuple[int, int, bool], Plan] = {}
+        self._plans: dict[PlanKey, Plan] = {}
 
     def plan(self, n_y: int, n_x: int, *, single: bool | None = None) -> Plan:
         """For a lattice of at least n_y x n_x coefficients. single: eliminated in float32; what the prior allows."""
@@ -186,7 +190,7 @@ class Fronts:
             while len(self._plans) >= _PLANS:
                 del self._plans[next(iter(self._plans))]
             with single_threaded_blas():
-                self._plans[key] = self._make_plan(key[:2], np.dtype(np.float32 if in_single else np.float64))
+                self._plans[key] = self._make_plan(key)
         return self._plans[key]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -199,11 +203,12 @@ class Fronts:
             own, *_ = _shape_tables(leaf, lags_within(self.prior, 2 * PERIOD, 2 * PERIOD))
         return float(np.diagonal(own).max())
 
-    def _make_plan(self, leaves: tuple[int, int], precision: np.dtype[Any]) -> Plan:
-        boxes = dissect(leaves, self._sparse)
+    def _make_plan(self, key: PlanKey) -> Plan:
+        *leaves, in_single = key
+        boxes = dissect((leaves[0], leaves[1]), self._sparse)
         n_y, n_x = (n * PERIOD for n in leaves)
         lags = lags_within(self.prior, n_y, n_x)
-        tables = _Tables(precision)
+        tables = _Tables(np.dtype(np.float32 if in_single else np.float64))
         offsets = {
             shape: tables.add(_shape_tables(shape, lags))
             for shape in dict.fromkeys(box.shape for box in boxes)

@@ -174,7 +174,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     def full_disk(*_: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("gp_core.grid.statistics_file.os.fsync", full_disk)
+    monkeypatch.setattr("gp_core.npz.os.fsync", full_disk)
     with pytest.raises(OSError, match="no space"):
         s.save(path)
     assert path.read_bytes() == old

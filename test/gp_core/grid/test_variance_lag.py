@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -23,9 +25,14 @@ def cloud(rng: np.random.Generator, n: int, low: float = 0.0, high: float = SIDE
     return xy, surface(xy) + NOISE * rng.standard_normal(n)
 
 
+@cache
+def empty_map(mean: float | str, lag: float) -> GridGP:
+    """Its tables take longer to make than most of what is tested here: tests take maps like it."""
+    return GridGP(GRID, KERNEL, NOISE**2, mean, variance_lag=lag)
+
+
 def two_maps(mean: float | str = 0.0) -> tuple[GridGP, GridGP]:
-    exact = GridGP(GRID, KERNEL, NOISE**2, mean)
-    return exact, GridGP(GRID, KERNEL, NOISE**2, mean, variance_lag=LAG)
+    return empty_map(mean, 0.0).like(GRID), empty_map(mean, LAG).like(GRID)
 
 
 def differences(exact: GridGP, lagging: GridGP) -> tuple[float, float, np.ndarray]:
