@@ -200,8 +200,8 @@ class Fronts:
         """The largest precision of a coefficient given all others of its leaf and border."""
         leaf = Shape((1, 1), (2, 2), self._sparse)
         with single_threaded_blas():
-            own, *_ = _shape_tables(leaf, lags_within(self.prior, 2 * PERIOD, 2 * PERIOD))
-        return float(np.diagonal(own).max())
+            _, V = _conditional(leaf, lags_within(self.prior, 2 * PERIOD, 2 * PERIOD))
+            return float(np.diagonal(linalg.inv(V)).max())
 
     def _make_plan(self, key: PlanKey) -> Plan:
         *leaves, in_single = key
@@ -248,6 +248,15 @@ class _Tables:
 
 def _shape_tables(shape: Shape, lags: Array) -> tuple[Array, Array, Array, Array, Array]:
     """W (p, p), -B' W (m, p), B' W B (m, m), -B' (m, p), V (p, p)."""
+    B, V = _conditional(shape, lags)
+    W = linalg.inv(V)
+    W = 0.5 * (W + W.T)
+    outer = B.T @ W @ B
+    return W, -B.T @ W, 0.5 * (outer + outer.T), -B.T, V
+
+
+def _conditional(shape: Shape, lags: Array) -> tuple[Array, Array]:
+    """B (p, m) and V (p, p) of the pivots of a box given its border."""
     pivots, border = shape_nodes(shape)
     at = np.concatenate([pivots, border])
     R_y, R_x = lags.shape[0] // 2, lags.shape[1] // 2
@@ -256,11 +265,7 @@ def _shape_tables(shape: Shape, lags: Array) -> tuple[Array, Array, Array, Array
     p = len(pivots)
     B = linalg.solve(C[p:, p:], C[p:, :p], assume_a="pos").T if len(border) else np.zeros((p, 0))
     V = C[:p, :p] - B @ C[p:, :p]
-    V = 0.5 * (V + V.T)
-    W = linalg.inv(V)
-    W = 0.5 * (W + W.T)
-    outer = B.T @ W @ B
-    return W, -B.T @ W, 0.5 * (outer + outer.T), -B.T, V
+    return B, 0.5 * (V + V.T)
 
 
 def _flatten(
