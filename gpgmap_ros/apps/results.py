@@ -212,7 +212,7 @@ def files_of(whole: bool, georeferenced: bool) -> list[tuple[str, str]]:
 def write_map(folder: RunFolder, gpgmap: GPGMap, crs: Crs) -> None:
     write_map_npz(folder.map, gpgmap, crs)
     write_geotiffs(folder.layers, gpgmap, crs)
-    for name in reported_layers():
+    for name in reported_layers(gpgmap.layers):
         png(picture(gpgmap, name), folder.layers / f"{name}.png")
 
 

@@ -67,3 +67,9 @@ def standard_deviation(layers: Mapping[str, Layer]) -> Layer:
     """sqrt(variance) on known ground; NaN elsewhere, where the variance is the prior's."""
     known = np.isfinite(layers["elevation"])
     return np.where(known, np.sqrt(layers["variance"]), np.nan).astype(np.float32)
+
+
+def standard_deviation_with_poses(layers: Mapping[str, Layer]) -> Layer:
+    """sqrt(variance + pose_variance) on known ground; NaN elsewhere."""
+    known = np.isfinite(layers["elevation"])
+    return np.where(known, np.sqrt(layers["variance"] + layers["pose_variance"]), np.nan).astype(np.float32)

@@ -21,6 +21,7 @@ from gpgmap_ros.mapping.derived_layers import (
     normal,
     slope,
     standard_deviation,
+    standard_deviation_with_poses,
 )
 from gpgmap_ros.mapping.traversability import traversability
 
@@ -56,6 +57,7 @@ class LayerRow:
     unit: of its values in files and messages; meaning: for people
     formula: computes it from other layers; None where the map is made with it
     optional: only maps that were made with it have it: stitched with uncertain poses, or with learned noise
+    needs: optional layer without which its formula gives nothing to show
     display_only: computed for figures and the report; `GPGMap.layers` does not list it
     known_only: exported as nodata where the elevation is unknown, although its values are known everywhere
     scale: its colours; None where it is not drawn itself
@@ -71,6 +73,7 @@ class LayerRow:
     meaning: str
     formula: Formula | None = None
     optional: bool = False
+    needs: str = ""
     display_only: bool = False
     known_only: bool = False
     scale: ColourScale | None = None
@@ -107,6 +110,11 @@ _ROWS = (
         "standard_deviation", "m", "standard deviation of the elevation on known ground",
         formula=lambda layers, _: standard_deviation(layers), display_only=True,
         scale=ColourScale("Uncertainty (1 std)", "m", "magma", logarithmic=True), reported=True,
+    ),
+    LayerRow(
+        "standard_deviation_with_poses", "m", "standard deviation of the elevation at given coordinates",
+        formula=lambda layers, _: standard_deviation_with_poses(layers), needs=POSE_VARIANCE, display_only=True,
+        scale=ColourScale("Uncertainty with poses", "m", "magma", logarithmic=True), reported=True,
     ),
     LayerRow(
         "upper_bound", "m", f"elevation plus {BOUND_STDS:g} standard deviations",
@@ -207,9 +215,11 @@ def exported_layers(available: Collection[str] = ()) -> tuple[str, ...]:
     )
 
 
-def reported_layers() -> tuple[str, ...]:
-    """Layers of the report and of the pictures beside it."""
-    return tuple(row.name for row in LAYERS.values() if row.reported)
+def reported_layers(available: Collection[str] = ()) -> tuple[str, ...]:
+    """Layers of the report and of the pictures beside it. available: names of the layers the map has"""
+    return tuple(
+        row.name for row in LAYERS.values() if row.reported and (not row.needs or row.needs in available)
+    )
 
 
 def figure_topics() -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def layers_of(gpgmap: GPGMap, names: Iterable[str] | None = None, coordinates: s
     names: layers, those that the table of layers reports unless given
     coordinates: what x and y refer to, the map's frame unless given
     """
-    shown = reported_layers() if names is None else names
+    shown = reported_layers(gpgmap.layers) if names is None else names
     values = {name: layer_values(gpgmap, name) for name in shown}
     frame = coordinates or f"frame '{gpgmap.frame_id}'"
     return encoded_layers(values, gpgmap.grid, frame, certainty(gpgmap))

@@ -53,14 +53,18 @@ def test_a_browser_shows_what_the_map_says(chromium: str, run_folder: Path, tmp_
     iy, ix = np.argwhere(gpgmap.known)[gpgmap.known.sum() // 2]
     x, y = float(gpgmap.grid.x[ix]), float(gpgmap.grid.y[iy])
     seen = read_in(chromium, run_folder / "report.html", tmp_path, x, y)
-    assert seen["tabs"] == ["Elevation", "Uncertainty (1 std)", "Gradient", "Slope", "Traversability"]
+    uncertainty = ["Uncertainty (1 std)", "Uncertainty with poses"]
+    assert seen["tabs"] == ["Elevation", *uncertainty, "Gradient", "Slope", "Traversability"]
     number = float(seen["values"]["Elevation"].split()[0].replace("\u2212", "-"))
     assert number == pytest.approx(float(gpgmap["elevation"][iy, ix]), abs=0.01)
     std = float(seen["values"]["Uncertainty (1 std)"].split()[0])
     assert std == pytest.approx(float(np.sqrt(gpgmap["variance"][iy, ix])), abs=0.005)
+    std = float(seen["values"]["Uncertainty with poses"].split()[0])
+    total = float(gpgmap["variance"][iy, ix] + gpgmap["pose_variance"][iy, ix])
+    assert std == pytest.approx(np.sqrt(total), rel=0.03, abs=0.005)
     slope = float(seen["values"]["Slope"].split()[0])
     assert slope == pytest.approx(float(np.degrees(gpgmap["slope"][iy, ix])), abs=0.2)
-    assert len(set(seen["pictures"])) == 5, "every layer looks different"
+    assert len(set(seen["pictures"])) == 6, "every layer looks different"
     assert seen["legend"].startswith("Traversability")
     assert seen["zoom"] > 1.5
     assert max(seen["still"]) < 1.0, "what is under the cursor stays there"

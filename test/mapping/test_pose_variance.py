@@ -13,6 +13,7 @@ from gpgmap_ros.config import Config, MappingConfig, SubmapConfig
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.map_products import read_map_npz, write_geotiffs, write_map_npz
 from gpgmap_ros.mapping import GPGMap, StitchError, stitch, stitch_tiles, stitching
+from gpgmap_ros.mapping.layers import reported_layers
 from gpgmap_ros.mapping.submaps import Submap, SubmapBuilder
 
 Array = NDArray[np.float64]
@@ -109,6 +110,11 @@ def test_the_surface_and_its_own_variance_stay_as_they_are(monkeypatch: pytest.M
     for name in ("elevation", "variance", "gradient_x", "traversability"):
         np.testing.assert_array_equal(uncertain[name], certain[name])
     assert (np.isfinite(uncertain["pose_variance"]) == uncertain.known).all()
+    shown = "standard_deviation_with_poses"
+    assert shown in reported_layers(uncertain.layers)
+    assert shown not in reported_layers(certain.layers)
+    total = np.where(uncertain.known, uncertain["variance"] + uncertain["pose_variance"], np.nan)
+    np.testing.assert_allclose(uncertain[shown], np.sqrt(total), rtol=1e-6)
     monkeypatch.setattr(stitching, "TILE_CELLS", 20)
     tiles = list(stitch_tiles([one], {0: np.eye(4)}, CONFIG, covariances={0: horizontal(30.0)}))
     assert len(tiles) > 4
