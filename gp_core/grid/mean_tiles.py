@@ -39,9 +39,9 @@ _ROUND_OFF: Final = 1e-8
 _STEPS: Final = 10
 """Steps that cost about as much as a factorisation."""
 _MOST_ROUNDING: Final = 1.5e4
-"""Of the root of P_jj P_kk over that of the precision of mode k given those before it, up to which float32 holds a tile.
-Where data leave a sum of modes open, as in a hole, what they say of it is a difference of such numbers, and the mean is
-off by about 1e-5 times this many standard deviations there: by 0.1 for relief of 250 times the noise, by one for 950."""
+"""Root of P_jj P_kk over that of the precision of mode k given those before it, up to which float32 holds a tile. Where
+data leave a sum of modes open, as in a hole, what they say of it is a difference of such numbers, and the mean is off
+by about 1e-5 times this many standard deviations: by 0.1 if relief is 250 times the noise, by one if it is 950."""
 _FAILED: Final = 1e3
 """Multiple of the allowed error at which a new factor counts as failed."""
 

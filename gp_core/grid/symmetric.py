@@ -70,8 +70,8 @@ def factorise(P):  # type: ignore[no-untyped-def]
 
 @compiled()
 def factorise_measured(P, diagonal):  # type: ignore[no-untyped-def]
-    """`factorise`, and by how much a row of P was larger than what the rows before leave of it: the largest P_ii, and the
-    largest P_ii / U_ii^2; infinity if P is not positive definite.
+    """`factorise`; returns the largest P_ii and the largest P_ii / U_ii^2, by which a row is larger than what the rows
+    before leave of it; infinity if P is not positive definite.
 
     diagonal: (n,) room
     """

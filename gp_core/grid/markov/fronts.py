@@ -116,7 +116,7 @@ class Plan:
 
     @cached_property
     def owners(self) -> Any:
-        """(n_y n_x, 13) integers: the job that eliminates each pair of near coefficients: the deeper one of the two's own."""
+        """(n_y n_x, 13) the job of each pair of near coefficients: the deeper one of the two's own."""
         n_y, n_x = self.size
         depth = np.array([job.depth for job in self.jobs])
         out = np.empty((n_y, n_x, NEIGHBOURS), dtype=np.min_scalar_type(len(self.jobs)))
