@@ -54,7 +54,7 @@ def normal_matrix(model: TileModel, weights: Array) -> Array:
 
 def information(model: TileModel, weights: Array) -> Array:
     """A (r, r) in float64 from the moments (7 J, 7 I) of a domain; what lies beyond the data costs nothing."""
-    rows, columns = (_extent(weights.any(axis=axis)) for axis in (1, 0))
+    rows, columns = (_extent(np.asarray(weights.any(axis=axis))) for axis in (1, 0))
     products: Array = model.y.safe_pairs[:, rows] @ weights[rows, columns] @ model.x.safe_pairs[:, columns].T
     by_mode: Array = np.take(products, model.pair)
     return by_mode
