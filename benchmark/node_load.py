@@ -25,9 +25,7 @@ from gpgmap_ros.processes import Child, isolated_ros_environment
 
 NODE = "/mapping_node"
 DDS_PROFILES = "FASTRTPS_DEFAULT_PROFILES_FILE"
-SETTLED = (
-    1.5  # seconds after the last cloud: diagnostics, which come once a second, are later than that cloud
-)
+SETTLED = 1.5  # seconds: diagnostics, which come once a second, that arrive later know of the last cloud
 PATIENCE = 30.0  # seconds that the node may take for the clouds that wait at the end
 
 
