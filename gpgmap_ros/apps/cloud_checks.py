@@ -19,7 +19,7 @@ from gpgmap_ros.config import Config
 from gpgmap_ros.diagnostics import GOOD, NOTE, WRONG, Finding
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.sensing import Cloud, SensorPose
-from gpgmap_ros.sensing.continuity import Break
+from gpgmap_ros.sensing.continuity import POSE_GAP, Break
 from gpgmap_ros.sensing.scan_motion import SCAN_DURATION
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, TransformUnavailable
 
@@ -29,6 +29,8 @@ MAX_RANGES = 200
 """Clouds whose ranges are looked at."""
 MISSING_SHARE = 0.02
 """Share of the clouds before which some are missing from which on that is said."""
+REMEDIES = {POSE_GAP: "find out why the poses stopped: the clouds in between are not used"}
+"""What to do about clouds without a pose, by the reason of that, where recording more of /tf would not help."""
 NOTICED_SHIFT = 0.01
 """Metres; smaller motion within a scan is below the noise of the sensors."""
 
@@ -138,14 +140,16 @@ class CloudChecks:
         )
         nearest, farthest = self._config.filter.min_range, self._config.filter.max_range
         if high < nearest or low > farthest:
-            remedy = "set filter.min_range and filter.max_range to what the sensor sees"
-            yield Finding("range", WRONG, f"all points are outside {nearest} to {farthest} m", remedy)
+            remedy = "set filter.min_range and filter.max_range to what the sensor sees; coordinates must be in metres"
+            yield Finding("range", WRONG, f"all points are outside {nearest:g} to {farthest:g} m, half beyond {middle:.1f} m", remedy)
 
     def _coverage(self, choice: TopicSelection) -> Iterator[Finding]:
         known, without = len(self._poses), sum(count for count, _ in self._missing.values())
-        for count, text in self._missing.values():
+        for reason, (count, text) in self._missing.items():
             status = NOTE if known else WRONG
-            remedy = "record /tf from before to after the clouds"
+            remedy = REMEDIES.get(reason, "record /tf from before to after the clouds")
+            if reason == "too_early" and not any(self._stamps):
+                remedy = "the stamps of the clouds are 0: let the driver set the time at which each was taken"
             yield Finding("poses", status, f"{count} clouds have none: {text}", remedy)
         if known:
             yield Finding(
