@@ -134,7 +134,7 @@ def write_part(
     write_tum(folder.trajectory, corrected)
     found = replay.georeference(part) if len(corrected) else None
     if found is not None:
-        write_tum(folder.trajectory_utm, Trajectory(corrected.stamps, found.move(corrected.poses)), digits=12)
+        write_tum(folder.trajectory_utm, Trajectory(corrected.stamps, found.move(corrected.poses)))
     with ThreadPoolExecutor(1, "layers") as beside:
         written = None
         if gpgmap is not None:
