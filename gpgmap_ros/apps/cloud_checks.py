@@ -15,9 +15,9 @@ from itertools import pairwise
 import numpy as np
 
 from gpgmap_ros.apps.topic_selection import TopicSelection
+from gpgmap_ros.arrays import Mask
 from gpgmap_ros.config import Config
 from gpgmap_ros.diagnostics import GOOD, NOTE, WRONG, Finding
-from gpgmap_ros.arrays import Mask
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.sensing import Cloud, SensorPose
 from gpgmap_ros.sensing.continuity import POSE_GAP, Break
@@ -147,7 +147,12 @@ class CloudChecks:
         nearest, farthest = self._config.filter.min_range, self._config.filter.max_range
         if high < nearest or low > farthest:
             remedy = "set filter.min_range and filter.max_range to what the sensor sees; coordinates must be in metres"
-            yield Finding("range", WRONG, f"all points are outside {nearest:g} to {farthest:g} m, half beyond {middle:.1f} m", remedy)
+            yield Finding(
+                "range",
+                WRONG,
+                f"all points are outside {nearest:g} to {farthest:g} m, half beyond {middle:.1f} m",
+                remedy,
+            )
 
     def _camera(self) -> Iterator[Finding]:
         """Clouds of a camera, whose errors grow with the square of the range, mapped with the noise of a LiDAR."""
@@ -184,7 +189,12 @@ class CloudChecks:
                 "frame",
                 WRONG,
                 f"the robot is tilted by {tilt:.0f} deg in '{choice.map_frame}'",
-                "the map needs a gravity-aligned frame, z up: choose one with --map-frame",
+                "the map needs a gravity-aligned frame, z up: "
+                + (
+                    f"{choice.pose_topic} has another, such as that of a camera; use other poses"
+                    if choice.pose_source == "odometry"
+                    else "choose one with --map-frame"
+                ),
             )
 
     def _motion(self) -> Iterator[Finding]:

@@ -328,7 +328,8 @@ def abstract(summary: dict[str, Any]) -> str:
         f" {summary['map']['known_m2']:,.0f} m² of ground in cells of {summary['map']['resolution_m']:g} m."
     )
     if summary["submaps"]:
-        text += f" They were kept as {summary['submaps']} submaps."
+        count = summary["submaps"]
+        text += f" They were kept as {count} submap{'' if count == 1 else 's'}."
     if len(summary["drives"]) > 1:
         text += f" Drives in the recording: {drives_fact(summary['drives'])}."
     if closures["accepted"]:

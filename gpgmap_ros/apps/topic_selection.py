@@ -162,7 +162,7 @@ def select_topics(
             frame_name(first.header.frame_id),
             frame_name(getattr(first, "child_frame_id", "")) or base_frame,
         )
-        registered = sensor_frame == told and sensor_frame != base
+        registered = bool(told) and sensor_frame == told and sensor_frame != base
         mounted = registered or sensor_frame == base or tree.connected(sensor_frame, base)
         if registered:
             reasons.append(_registered(sensor_frame, base))
@@ -192,7 +192,9 @@ def select_topics(
 
 
 def _registered(sensor_frame: str, base_frame: str) -> str:
-    return f"the clouds are in the frame of the poses, '{sensor_frame}', already: rays begin at '{base_frame}'"
+    return (
+        f"the clouds are in the frame of the poses, '{sensor_frame}', already: rays begin at '{base_frame}'"
+    )
 
 
 def _sensor_topic(
@@ -377,7 +379,9 @@ def _pose_source(
         return "lidar", ""
     chain = tree.ancestors(sensor_frame)
     moving = [above for above in chain[1:] if tree.moves(sensor_frame, above)]
-    if not moving and tree.moves(base_frame, sensor_frame):  # the clouds are in the frame of the poses already
+    if not moving and tree.moves(
+        base_frame, sensor_frame
+    ):  # the clouds are in the frame of the poses already
         chain = tree.ancestors(base_frame)
         moving = chain[: chain.index(sensor_frame)]
     if request.tf or moving:

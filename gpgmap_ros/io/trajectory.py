@@ -27,7 +27,9 @@ def write_tum(path: Path, trajectory: Trajectory) -> None:
         for stamp, position, quaternion in zip(
             trajectory.stamps, trajectory.positions, quaternions, strict=True
         ):
-            numbers = " ".join([*(f"{value:.12g}" for value in position), *(f"{value:.9g}" for value in quaternion)])
+            numbers = " ".join(
+                [*(f"{value:.12g}" for value in position), *(f"{value:.9g}" for value in quaternion)]
+            )
             rows.append(f"{stamp // NANOSECONDS}.{stamp % NANOSECONDS:09d} {numbers}\n")
     write_text(path, "# time x y z qx qy qz qw\n" + "".join(rows))
 

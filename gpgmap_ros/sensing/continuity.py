@@ -159,10 +159,12 @@ class Continuity:
         return ""
 
 
-def moved(A: Array, B: Array) -> tuple[float, float]:  # noqa: N803
+def moved(A: Array, B: Array) -> tuple[float, float]:
     """Metres and degrees from one pose (4, 4) to another."""
     cosine = 0.5 * (float(np.sum(A[:3, :3] * B[:3, :3])) - 1.0)
-    return float(np.linalg.norm(B[:3, 3] - A[:3, 3])), float(np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))))
+    return float(np.linalg.norm(B[:3, 3] - A[:3, 3])), float(
+        np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
+    )
 
 
 def duration(seconds: float) -> str:

@@ -32,7 +32,9 @@ def heights_by_place(run: Path) -> dict[tuple[int, int], float]:
     with np.load(run / "map.npz") as stored:
         heights = stored["elevation"]
         column, row = np.round(stored["origin"] / stored["resolution"]).astype(int)
-    return {(column + x, row + y): float(heights[y, x]) for y, x in np.argwhere(np.isfinite(heights)).tolist()}
+    return {
+        (column + x, row + y): float(heights[y, x]) for y, x in np.argwhere(np.isfinite(heights)).tolist()
+    }
 
 
 # -- what can't be mapped --------------------------------------------------------------------------------
@@ -132,6 +134,32 @@ def test_registered_clouds_are_not_moved_once_more(
     both = found.keys() & expected.keys()
     assert len(both) > 0.9 * len(expected)
     assert np.median([abs(found[place] - expected[place]) for place in both]) < 0.01
+
+
+def test_frames_without_names(gpgmap, quick, drive_bags, tmp_path: Path) -> None:
+    """The cloud's and the odometry's are not one because both are empty."""
+    frames = drive_bags.frames[:6]
+    messages = [
+        item
+        for item in drives.odometry_messages(frames, drives.messages_of(frames))
+        if item.topic != "/tf_static"
+    ]
+    for item in messages:
+        item.message.header.frame_id = ""
+    drives.write_ros2(tmp_path / "nameless", messages)
+    summary = json.loads(gpgmap("replay", "nameless", "--json", *quick).stdout)
+    assert summary["clouds"]["used"] >= 5
+    assert "the sensor is taken to be at 'base_link'" in summary["warnings"][0]
+
+
+def test_odometry_in_the_axes_of_a_camera_is_named(gpgmap, drive_bags, tmp_path: Path) -> None:
+    lying = np.eye(4)
+    lying[:3, :3] = Rotation.from_euler("x", 90.0, degrees=True).as_matrix()
+    frames = [replace(frame, T_odom_base=lying @ frame.T_odom_base) for frame in drive_bags.frames[:6]]
+    drives.write_ros2(tmp_path / "lying", drives.odometry_messages(frames, drives.messages_of(frames)))
+    told = json.loads(gpgmap("doctor", "lying", "--json", code=None).stdout)
+    (tilted,) = [item for item in told if item["subject"] == "frame"]
+    assert f"{drives.ODOMETRY} has another, such as that of a camera" in tilted["remedy"]
 
 
 def test_poses_that_begin_long_after_the_recorder_are_found(gpgmap, drive_bags, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from gpgmap_ros.arrays import Array
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points.source import PIECE, PointSource, require_xyz
 
-
 NAMES = {
     "x": ("easting", "east", "lon", "long", "longitude"),
     "y": ("northing", "north", "lat", "latitude"),
