@@ -98,7 +98,7 @@ def test_missing_poses_are_not_interpolated(period: float, gap: float, moved: fl
     assert continuity.drive_at(round((end + gap) * SECOND)) == 0
     if missing:
         with pytest.raises(
-            TransformUnavailable, match="no pose for 5 s, while the robot moved by 4.0 m"
+            TransformUnavailable, match=r"no pose for 5 s, while the robot moved by 4\.0 m"
         ) as caught:
             continuity.drive_at(round((end + 0.5 * gap) * SECOND))
         assert caught.value.reason == POSE_GAP

@@ -308,7 +308,7 @@ def test_heights_in_another_unit_than_positions_are_refused(hills: np.ndarray, t
     pyproj = pytest.importorskip("pyproj", reason="pyproj is not installed")
     system = pyproj.CRS.from_user_input("EPSG:26911+6360")
     for version in ("WKT1_GDAL", "WKT2_2019"):
-        with pytest.raises(SurveyError, match="positions are in metres and heights in feet"):
+        with pytest.raises(SurveyError, match=r"positions are in metres and heights in feet"):
             check_units(Crs(26911, wkt=system.to_wkt(version)))
     assert check_units(Crs(26911, wkt=pyproj.CRS("EPSG:26911+5703").to_wkt("WKT1_GDAL"))) == []
     keys = (1, 1, 0, 3, 1024, 0, 1, 1, 3072, 0, 1, 26911, 4099, 0, 1, 9003)
