@@ -37,17 +37,18 @@ def open_text(path: Path) -> PointSource:
             raise ValueError("the file has no points")
     words = re.split(rb"[\s,;]+", first.strip())
     names = [word.decode(errors="replace").strip('"').lower() for word in words]
+    named = False
     try:
         [float(word) for word in words[:3]]
         names = ["x", "y", "z", *(f"column{k}" for k in range(3, len(words)))]
     except ValueError:
-        start += len(first)
+        start, named = start + len(first), True
         names = [next((own for own, others in NAMES.items() if name in others), name) for name in names]
     with path.open("rb") as file:
         file.seek(start)
         lines = [line.strip() for line in file.readlines(1000)[:LOOKED_AT]]
     comma = has_decimal_comma(lines)
-    if comma and not words_are_names(words):
+    if comma and not named:
         words = lines[0].replace(b";", b" ").split()
         names = ["x", "y", "z", *(f"column{k}" for k in range(3, len(words)))]
     if len(words) < 3:
@@ -59,10 +60,6 @@ def open_text(path: Path) -> PointSource:
             " y z'"
         )
     return text_records(path, None, names, start, comma)
-
-
-def words_are_names(words: list[bytes]) -> bool:
-    return not any(re.fullmatch(rb"[-+.\deE]+", word) for word in words[:3])
 
 
 def has_decimal_comma(lines: list[bytes]) -> bool:
