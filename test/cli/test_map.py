@@ -269,6 +269,11 @@ def test_numbers_with_a_decimal_comma(separator: str, head: str, tmp_path: Path)
     np.testing.assert_array_equal(np.concatenate(list(open_points(tmp_path / "points.txt").pieces())), points)
 
 
+def test_columns_called_by_their_letters_come_first(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("height,x,y,z\n" + "7.5,1.0,2.0,3.0\n" * 12)
+    np.testing.assert_array_equal(next(open_points(tmp_path / "points.csv").pieces())[0], [1.0, 2.0, 3.0])
+
+
 def test_text_that_can_be_read_in_two_ways_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thousands.txt").write_text("500.000,25;4.000.000,5;12,0\n" * 20)
     (tmp_path / "numbered.txt").write_text("".join(f"{k} {5e5 + k * k} 4000000.5 {k}.5\n" for k in range(20)))

@@ -43,7 +43,8 @@ def open_text(path: Path) -> PointSource:
         names = ["x", "y", "z", *(f"column{k}" for k in range(3, len(words)))]
     except ValueError:
         start, named = start + len(first), True
-        names = [next((own for own, others in NAMES.items() if name in others), name) for name in names]
+        for own in [own for own in NAMES if own not in names]:
+            names = [own if name in NAMES[own] else name for name in names]
     with path.open("rb") as file:
         file.seek(start)
         lines = [line.strip() for line in file.readlines(1000)[:LOOKED_AT]]
@@ -63,7 +64,7 @@ def open_text(path: Path) -> PointSource:
 
 
 def has_decimal_comma(lines: list[bytes]) -> bool:
-    """Whether numbers are written with one: at least one in every line, in columns separated otherwise."""
+    """Whether numbers are written with one: integers and such numbers only, in columns separated otherwise."""
     found = False
     for line in lines:
         words = line.split(b";") if b";" in line else line.split()
