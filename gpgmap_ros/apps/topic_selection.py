@@ -177,7 +177,8 @@ def select_topics(
         chosen_frame, base_frame = told or "odom", base
     else:
         mounted = True
-        if pose_source == "tf" and tree.moves(base_frame, sensor_frame):
+        registered = tree.moves(base_frame, sensor_frame) and request.map_frame in (None, sensor_frame)
+        if pose_source == "tf" and registered:
             reasons.append(_registered(sensor_frame, base_frame))
             chosen_frame = sensor_frame
         else:
@@ -379,9 +380,8 @@ def _pose_source(
         return "lidar", ""
     chain = tree.ancestors(sensor_frame)
     moving = [above for above in chain[1:] if tree.moves(sensor_frame, above)]
-    if not moving and tree.moves(
-        base_frame, sensor_frame
-    ):  # the clouds are in the frame of the poses already
+    # clouds in the frame of the poses already
+    if not moving and tree.moves(base_frame, sensor_frame):
         chain = tree.ancestors(base_frame)
         moving = chain[: chain.index(sensor_frame)]
     if request.tf or moving:
