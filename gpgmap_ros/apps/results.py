@@ -134,7 +134,7 @@ def write_part(
     write_tum(folder.trajectory, corrected)
     found = replay.georeference(part) if len(corrected) else None
     if found is not None:
-        write_tum(folder.trajectory_utm, Trajectory(corrected.stamps, found.move(corrected.poses)), digits=12)
+        write_tum(folder.trajectory_utm, Trajectory(corrected.stamps, found.move(corrected.poses)))
     with ThreadPoolExecutor(1, "layers") as beside:
         written = None
         if gpgmap is not None:
@@ -328,7 +328,8 @@ def abstract(summary: dict[str, Any]) -> str:
         f" {summary['map']['known_m2']:,.0f} m² of ground in cells of {summary['map']['resolution_m']:g} m."
     )
     if summary["submaps"]:
-        text += f" They were kept as {summary['submaps']} submaps."
+        count = summary["submaps"]
+        text += f" They were kept as {count} submap{'' if count == 1 else 's'}."
     if len(summary["drives"]) > 1:
         text += f" Drives in the recording: {drives_fact(summary['drives'])}."
     if closures["accepted"]:

@@ -26,6 +26,8 @@ DARKEST = 0.35
 VAGUE_SLOPE = 0.15
 """Standard deviation of a gradient, m/m, at which half of the shade is shown."""
 PERCENTILES = (1.5, 98.5)
+LEAST = 1e-4
+"""The low end of a logarithmic scale, at least."""
 
 
 class LayerStyles(Mapping[str, ColourScale]):
@@ -59,7 +61,7 @@ def limits(values: Layer, style: ColourScale) -> tuple[float, float]:
     """Ends of the scale: a few extreme cells must not flatten the picture."""
     known = values[np.isfinite(values)]
     if not known.size:
-        return 0.0, 1.0
+        return (LEAST if style.logarithmic else 0.0), 1.0
     low, high = (float(value) for value in np.percentile(known, PERCENTILES))
     if style.symmetric:
         high = max(abs(low), abs(high), 1e-6)
@@ -67,7 +69,7 @@ def limits(values: Layer, style: ColourScale) -> tuple[float, float]:
     if style.zero:
         low = 0.0
     if style.logarithmic:
-        low = max(low, 1e-4)
+        low = max(low, LEAST)
     return low, max(high, low * (1.0 + 1e-3), low + 1e-6)
 
 
