@@ -133,6 +133,7 @@ def format_summary(summary: dict[str, Any], out: Path) -> str:
         ("patches", f"{len(summary['patches'])} at a false discovery rate of {summary['level']:g}"),
         ("fill", volume("fill_m3")),
         ("cut", volume("cut_m3")),
+        *(("warning", text) for text in summary["warnings"]),
         ("report", str(out / "report.html")),
     ]  # fmt: skip
     return table(rows)

@@ -121,8 +121,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     begin = time.monotonic()
+    from gpgmap_ros.apps.coordinate_systems import MixedSystemsError
     from gpgmap_ros.apps.survey_cluster import choose_scheduler, open_runner
-    from gpgmap_ros.apps.survey_files import MixedSystemsError, prepare
+    from gpgmap_ros.apps.survey_files import prepare
     from gpgmap_ros.apps.survey_job import SurveyJob
     from gpgmap_ros.apps.survey_run import resume_plan, run_survey
     from gpgmap_ros.apps.survey_runner import prepare_process

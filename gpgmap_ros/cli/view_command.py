@@ -70,20 +70,19 @@ def run(arguments: argparse.Namespace) -> None:
 
 def open_for_view(arguments: argparse.Namespace) -> tuple[Any, str]:
     """The map to show, and what to call it."""
-    from gpgmap_ros.apps.maps import map_point_clouds, open_map
+    from gpgmap_ros.apps.maps import kind_of_npz, map_point_clouds, open_map
     from gpgmap_ros.io.points import SUFFIXES
 
     names = arguments.names
     config = config_from(arguments)
     files = [Path(name) for name in names]
-    # an .npz may be a map or points: alone, open_map finds out
-    if len(names) == 1 and (files[0].suffix.lower() not in SUFFIXES or files[0].suffix.lower() == ".npz"):
+    if len(names) == 1 and (files[0].suffix.lower() not in SUFFIXES or kind_of_npz(files[0])):
         return open_map(names[0], config, arguments.resolution), names[0]
     if strange := [
         name for name, path in zip(names, files, strict=True) if path.suffix.lower() not in SUFFIXES
     ]:
         raise UsageError(f"{strange[0]}: only point clouds can be shown together: name one run or map")
-    gpgmap = map_point_clouds(files, arguments.resolution)
+    gpgmap = map_point_clouds(files, arguments.resolution, lambda text: say(arguments, f"  warning: {text}"))
     say(arguments, f"  {', '.join(names)}: mapped in cells of {gpgmap.grid.resolution:g} m")
     return gpgmap, names[0]
 

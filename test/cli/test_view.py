@@ -13,7 +13,7 @@ from fast_mapping import FAST, fast_config, options
 from optional import require_open3d
 from PIL import Image
 
-from gpgmap_ros.apps.maps import fit_resolution
+from gpgmap_ros.apps.point_clouds import fit_resolution
 from gpgmap_ros.cli.main import main
 from gpgmap_ros.io.points import PointFileError, open_points
 from gpgmap_ros.io.run_folder import RunFolder

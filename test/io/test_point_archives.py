@@ -52,7 +52,9 @@ def test_arrays_by_columns_are_read(form: str, columns: int, tmp_path: Path, mon
     if form == "npy":
         np.save(path, by_columns(points))
     else:
-        (np.savez if form == "npz" else np.savez_compressed)(path, xyz=by_columns(points), offset=[5.0, 6.0, 7.0])
+        (np.savez if form == "npz" else np.savez_compressed)(
+            path, xyz=by_columns(points), offset=[5.0, 6.0, 7.0]
+        )
     offset = 0.0 if form == "npy" else np.array([5.0, 6.0, 7.0])
     source = open_points(path)
     assert source.count == 1000

@@ -155,9 +155,7 @@ def _npy_points(
         yield from (rows[:, :3] for rows in _npy_rows(opened(), stride))
 
 
-def _npy_rows(
-    opening: contextlib.AbstractContextManager[OpenedArray], stride: int
-) -> Iterator[NDArray[Any]]:
+def _npy_rows(opening: contextlib.AbstractContextManager[OpenedArray], stride: int) -> Iterator[NDArray[Any]]:
     with opening as (file, header):
         yield from rows_of(file, stride, header.shape, header.dtype)
 
@@ -172,7 +170,7 @@ def _npy_column(
             file.seek(number * length, io.SEEK_CUR)
             yield from rows_of(file, stride, (rows,), header.dtype)
             return
-        # read instead of skipped: an archive compares its checksum with bytes that were read
+        # read instead of skipped: zipfile compares no checksum after a seek (Python 3.12)
         _read_past(file, number * length)
         yield from rows_of(file, stride, (rows,), header.dtype)
         if number == 2:
