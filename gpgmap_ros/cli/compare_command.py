@@ -11,7 +11,7 @@ from gpgmap_ros.cli.common import (
     UsageError,
     add_json,
     add_output,
-    check_output,
+    check_output_folder,
     print_json,
     say,
     table,
@@ -103,7 +103,7 @@ def free_folder(name: str) -> Path:
 
 def check_target(out: Path, overwrite: bool) -> None:
     """UsageError where the folder must not be written, before the work begins."""
-    check_output(out)
+    check_output_folder(out)
     if not out.exists() or not any(out.iterdir()):
         return
     if not (out / MARK).exists():

@@ -12,7 +12,7 @@ from gpgmap_ros.cli.common import (
     add_json,
     add_output,
     add_settings,
-    check_output,
+    check_output_folder,
     config_from,
     given_settings,
     output_folder,
@@ -180,7 +180,7 @@ def request_from(arguments: argparse.Namespace) -> SurveyRequest:
     width = object_width_from(arguments.ground, arguments.object_width)
     if width and classes is None:
         classes = tuple(number for number in range(256) if number not in NOISE_CLASSES)
-    check_output(arguments.out)
+    check_output_folder(arguments.out)
     return SurveyRequest(
         tuple(arguments.files), config, frozenset(given), epsg, classes, arguments.keep_outliers,
         arguments.bad_files == "leave-out", width, window_from(arguments.bounds, arguments.spacing),

@@ -57,7 +57,8 @@ def run(arguments: argparse.Namespace) -> None:
     from gpgmap_ros.io.map_products import MapError
 
     config = config_from(arguments)
-    check_output_file(arguments.out)
+    if not arguments.no_figure:
+        check_output_file(arguments.out)
     if arguments.resolution is not None and not 0.001 <= arguments.resolution <= 100.0:
         raise UsageError(f"--resolution {arguments.resolution:g}: expected metres from 0.001 to 100")
     try:

@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gpgmap_ros.cli.common import UsageError, add_json, add_settings, config_from, print_json, say
+from gpgmap_ros.cli.common import (
+    UsageError,
+    add_json,
+    add_settings,
+    check_output_file,
+    config_from,
+    print_json,
+    say,
+)
 
 DESCRIPTION = """Look at a map in 3D: a run, a map file, a submap of a run, or point cloud files, mapped first.
 
@@ -54,18 +62,22 @@ def run(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--resolution {arguments.resolution}: must be positive")
     from gpgmap_ros.viz.open3d_window import has_screen
 
+    picture = None
+    if arguments.png is not None or not has_screen():
+        name = arguments.names[0].replace(":", "_")  # RUN:7, as of compare
+        picture = arguments.png or Path(f"{Path(name).stem or 'map'}_view.png")
+        check_output_file(picture, "--png")
     gpgmap, source = open_for_view(arguments)
     if not gpgmap.known.any():
         raise RuntimeError(f"{source}: no ground is known in this map: there is nothing to show")
-    if arguments.png is None and has_screen():
+    if picture is None:
         show(gpgmap, source, arguments)
         return
-    path = arguments.png or Path(f"{Path(source).stem or 'map'}_view.png")
-    renderer = render(gpgmap, path, arguments)
+    renderer = render(gpgmap, picture, arguments)
     if arguments.json:
-        print_json({"png": str(path), "renderer": renderer, "cells": list(gpgmap.grid.shape)})
+        print_json({"png": str(picture), "renderer": renderer, "cells": list(gpgmap.grid.shape)})
     else:
-        print(f"  {path}: rendered by {renderer}")
+        print(f"  {picture}: rendered by {renderer}")
 
 
 def open_for_view(arguments: argparse.Namespace) -> tuple[Any, str]:

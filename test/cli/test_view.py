@@ -108,6 +108,14 @@ def test_a_run_is_rendered_where_there_is_no_screen(
     assert colourful(path) > 0.1
 
 
+def test_the_picture_of_a_submap_has_a_name_for_every_system(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A colon is none on Windows, and a host for scp and rsync."""
+    monkeypatch.chdir(tmp_path)
+    assert view(capsys, f"{run_folder}:0", "--width", 64)["png"] == f"{run_folder.name}_0_view.png"
+
+
 def test_point_clouds_are_mapped_together_and_drawn_without_open3d(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, points: np.ndarray, capsys: pytest.CaptureFixture[str]
 ) -> None:
