@@ -129,8 +129,7 @@ def _encode_shrunk(
     shrink: int,
 ) -> dict[str, Any]:
     """`encoded_layers` with cells so many times larger."""
-    shown = {name: shrunk(layer, shrink) for name, layer in values.items()}
-    rows, columns = next(iter(shown.values())).shape
+    rows, columns = (-(-size // shrink) for size in grid.shape)
     note = (
         f"Shown with cells of {shrink * grid.resolution:g} m; the files have {grid.resolution:g} m."
         if shrink > 1
@@ -145,7 +144,7 @@ def _encode_shrunk(
         # in coarse steps, which nobody sees and which pack well
         "certain": None if certain is None else encoded(np.round(FADES * shrunk(certain, shrink)) / FADES),
         "note": note,
-        "layers": [described(name, layer) for name, layer in shown.items()],
+        "layers": [described(name, shrunk(layer, shrink)) for name, layer in values.items()],
     }
 
 
