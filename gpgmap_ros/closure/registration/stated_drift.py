@@ -33,6 +33,7 @@ def stated_factors(source: RegistrationMap, target: RegistrationMap, config: Clo
     rates = np.array([source.drift_rates, target.drift_rates])
     expected = KINDS * DRIVEN.usual**2 * np.exp(2.0 * DRIVEN.spread**2)
     by_settings = np.array([SHIFT * config.drift_position, config.drift_rotation]) ** 2
-    stated = np.all(rates > 0.0, axis=1, keepdims=True)
+    driven = np.array([[len(source.way) > 1], [len(target.way) > 1]])
+    stated = driven & np.all(rates > 0.0, axis=1, keepdims=True)
     factors = np.sqrt(np.where(stated, rates / (expected * by_settings) + UNSTATED, 1.0))
     return np.asarray(np.minimum(factors, LARGEST))

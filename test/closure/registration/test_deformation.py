@@ -123,6 +123,8 @@ def test_one_map_may_state_its_drift_and_the_other_none(straight):
         drift_rates=usual * np.array([(SHIFT * CONFIG.drift_position) ** 2, CONFIG.drift_rotation**2]),
     )
     np.testing.assert_allclose(stated_factors(expected, plain, CONFIG)[0], np.sqrt(1.0 + UNSTATED))
+    still = dataclasses.replace(good, way=np.zeros((0, 2)))
+    assert stated_factors(still, still, CONFIG).tolist() == [[1.0, 1.0]] * 2
 
 
 def likelihoods(tau: float, sizes: np.ndarray, rng: np.random.Generator, excess: float = 1.0) -> np.ndarray:
