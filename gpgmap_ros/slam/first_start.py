@@ -2,8 +2,8 @@
 
 Maps around the robot and submaps have solvers of their own. So at a first start the loops of the submaps are compiled
 in a process beside this one, where there is a second core: it leaves them in the folder where this process finds them.
-Those of the map take longer; so the other process begins with the last of them, which draw the cells and which an empty
-map needs as well. Both then take about the same time.
+Those of the map take longer. So the other process begins with the last of them, which draw the cells and which an empty
+map needs as well.
 """
 
 from __future__ import annotations
