@@ -22,7 +22,7 @@ from gpgmap_ros.io.map_products import write_geotiffs, write_map_npz
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import write_tum
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.layers import reported_layers
+from gpgmap_ros.mapping.layers import exported_layers, reported_layers
 from gpgmap_ros.report.content import (
     MOST_CLOSURES,
     Content,
@@ -138,7 +138,8 @@ def write_part(
     with ThreadPoolExecutor(1, "layers") as beside:
         written = None
         if gpgmap is not None:
-            dict(gpgmap.layers)  # now, not in both threads
+            for name in {*exported_layers(gpgmap.layers), *reported_layers(gpgmap.layers)}:
+                gpgmap[name]  # now, not in both threads
             crs = Crs(name=f"local frame '{replay.config.map_frame}'")
             if found is not None and gpgmap.frame_id == found.label:
                 crs = Crs(found.epsg, name=found.name)
