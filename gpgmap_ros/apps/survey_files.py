@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from gp_core import __version__
+from gpgmap_ros.apps.coordinate_systems import common_crs
 from gpgmap_ros.apps.survey_plan import SAMPLE, Plan, SurveyError, clean_sample, ground_area, plan_sample
 from gpgmap_ros.apps.survey_runner import LocalRunner, Runner, Task
 from gpgmap_ros.apps.survey_tasks import PART_POINTS, FileScan, FileStamp, PartSource, scan_file, stamp_of
 from gpgmap_ros.config import Config
-from gpgmap_ros.io.crs_units import DEGREES, METRE, same, unit_name, units_of
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points import EVERYTHING, PointFileError, Window
 from gpgmap_ros.mapping.survey import SurveyModel
@@ -25,10 +25,6 @@ WHOLE_BYTES = 30_000_000
 """Of all files, up to which the sample comes from a pass over all points: 8 million of LAZ, two seconds."""
 FAR_SIDES = 10.0
 """Longer sides of all other files by which one is too far from them: its scale, offset or zone is another."""
-
-
-class MixedSystemsError(SurveyError):
-    """Files in different coordinate systems: which."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,7 @@ def prepare(
     PointFileError, SurveyError where they do not; progress: told the share that is done
     """
     scans, problems = scan_files(request, runner, progress)
-    crs, warnings = common_crs(scans)
+    crs, warnings = common_crs([(scan.stamp.path, scan.crs) for scan in scans])
     good, doubtful = compare_files(scans)
     problems += doubtful
     if problems and not request.leave_out:
@@ -204,42 +200,6 @@ def scan_files(
 def path_for(path: Path, runner: Runner) -> str:
     """As the user named it, where messages come from this process; workers of a cluster have another folder."""
     return str(path if isinstance(runner, LocalRunner) else path.resolve())
-
-
-def common_crs(scans: Sequence[FileScan]) -> tuple[Crs, list[str]]:
-    """The coordinate system of all files; MixedSystemsError where they differ."""
-    known = {scan.crs.label: scan for scan in scans if scan.crs.label}
-    if len(known) > 1:
-        named = ", ".join(f"{scan.stamp.path} in {label}" for label, scan in known.items())
-        raise MixedSystemsError(
-            f"the files have different coordinate systems: {named}. Convert them first, or set one with --crs"
-        )
-    silent = [scan.stamp.path for scan in scans if not scan.crs.label]
-    warnings = [f"assumed to be in {next(iter(known))}: {', '.join(silent)}"] if known and silent else []
-    crs = next(iter(known.values())).crs if known else Crs()
-    return crs, [*warnings, *check_units(crs)]
-
-
-def check_units(crs: Crs) -> list[str]:
-    """What is to be known about the units of a coordinate system; SurveyError where no map can be made in them."""
-    units = units_of(crs)
-    if units.horizontal == DEGREES:
-        raise SurveyError(
-            f"the coordinates are longitude and latitude ({crs.label}), in degrees: a map needs lengths. Convert the"
-            " files to a projected system first, as with `pdal translate IN OUT reprojection"
-            " --filters.reprojection.out_srs=EPSG:...`"
-        )
-    positions, heights = unit_name(units.horizontal or METRE), unit_name(units.vertical or METRE)
-    if units.differ:
-        raise SurveyError(
-            f"positions are in {positions} and heights in {heights} ({crs.label}): slopes would be wrong. Convert the"
-            " files first, so that both are in metres"
-        )
-    if units.horizontal is not None and not same(units.horizontal, METRE):
-        return [
-            f"the coordinates are in {positions} ({crs.label}): so is all that is called m here, areas and settings too"
-        ]
-    return []
 
 
 def check_scatter(planned: Plan, request: SurveyRequest) -> list[str]:

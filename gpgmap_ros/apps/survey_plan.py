@@ -64,18 +64,7 @@ def plan_sample(
     changes: dict[str, float] = {}
     guesses = []
     if "mapping.resolution" not in given:
-        if np.ptp(sample[:, :2], axis=0).min() <= 0.0:
-            raise SurveyError(
-                f"{names}: the points lie on a line or at one place, so that no cells can be chosen:"
-                " give them, as in --set mapping.resolution=1"
-            )
-        changes["mapping.resolution"] = cell = round_up(1.0 / np.sqrt(density))
-        if cell < FINEST:
-            width, depth = np.ptp(sample[:, :2], axis=0)
-            raise SurveyError(
-                f"{names}: all points lie within {width:.3g} x {depth:.3g} m, one in {cell:g} m: are the coordinates"
-                " degrees (longitude and latitude)? Convert them to metres first"
-            )
+        changes["mapping.resolution"] = choose_cell(sample, density, names)
         guesses.append(
             f"cells of {changes['mapping.resolution']:g} m: there are {density:.3g} points per square metre"
         )
@@ -96,6 +85,26 @@ def plan_sample(
         changes["noise.height_std"] = max(round(rough, 3), config.noise.height_std)
         guesses.append(f"noise {changes['noise.height_std']:g} m: {noise_reason(rough, config)}")
     return Plan(with_settings(config, changes), trend, tuple(guesses), points, density, height_limits(sample))
+
+
+def choose_cell(sample: Array, density: float, names: str, option: str = "--set mapping.resolution") -> float:
+    """Edge of a cell in metres with one point of this density (per square metre), rounded up.
+
+    SurveyError where points are not spread over ground in metres. option: that gives cells, for the message
+    """
+    width, depth = np.ptp(sample[:, :2], axis=0)
+    if min(width, depth) <= 0.0:
+        raise SurveyError(
+            f"{names}: the points lie on a line or at one place, so that no cells can be chosen:"
+            f" give them, as in {option}=1"
+        )
+    cell = round_up(1.0 / np.sqrt(density))
+    if cell < FINEST:
+        raise SurveyError(
+            f"{names}: all points lie within {width:.3g} x {depth:.3g} m, one in {cell:g} m: are the coordinates"
+            " degrees (longitude and latitude)? Convert them to metres first"
+        )
+    return cell
 
 
 def read_sample(sources: list[PointSource]) -> Array:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from gp_core.grid import Grid, GridGP, student_t
 from gp_core.grid.hyperparameters import Fit
 from gp_core.grid.point_sample import PointSample
+from gpgmap_ros.apps.survey_plan import Plan
 from gpgmap_ros.apps.topic_selection import TopicSelection, recorded_source
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config, MappingConfig, with_settings
@@ -147,15 +148,17 @@ def points_of_recording(recording: Recording, choice: TopicSelection, config: Co
     return np.concatenate([xyz for xyz, _ in kept]), np.concatenate([r for _, r in kept]), number
 
 
-def points_of_files(sources: list[PointSource], config: Config) -> RecordedPoints:
-    """A square in the middle of the survey; every point is a cloud of its own."""
+def points_of_files(sources: list[PointSource], planned: Plan) -> RecordedPoints:
+    """A square in the middle of the survey, without heights beyond the plan's; every point is a cloud of its own."""
+    config, (lowest, highest) = planned.config, planned.heights
     sample = np.concatenate([source.sample(MAX_POINTS) for source in sources])
     middle, reach = np.median(sample[:, :2], axis=0), REACH * config.mapping.length_scale
     near = []
     total = 0
     for source in sources:
         for piece in source.pieces():
-            here = piece[(np.abs(piece[:, :2] - middle) < reach).all(axis=1)]
+            near_middle = (np.abs(piece[:, :2] - middle) < reach).all(axis=1)
+            here = piece[near_middle & (piece[:, 2] >= lowest) & (piece[:, 2] <= highest)]
             near.append(here)
             total += len(here)
         if total > 8 * MAX_POINTS:

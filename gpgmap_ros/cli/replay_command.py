@@ -17,6 +17,7 @@ from gpgmap_ros.cli.common import (
     add_output,
     add_settings,
     add_source,
+    check_output_folder,
     config_from,
     given_settings,
     output_folder,
@@ -167,6 +168,7 @@ def run_sessions(arguments: argparse.Namespace) -> int:
     objection = check_output(out, [], arguments.overwrite)
     if objection:
         raise UsageError(objection)
+    check_output_folder(out)
     runs = [out.with_name(f"{out.name}_sessions") / name for name in names]
     changes = [*arguments.changes, *common_cells(arguments)]
     for bag, folder in zip(arguments.bags, runs, strict=True):

@@ -395,6 +395,15 @@ def test_doctor_on_the_installation(gpgmap) -> None:
     assert all(item["remedy"] for item in findings if item["status"] != "good")
 
 
+def test_doctor_finds_where_compiled_loops_are_kept(tmp_path: Path) -> None:
+    """In a process of its own: in this one, other tests have imported the loops."""
+    said = subprocess.run(
+        [sys.executable, "-m", "gpgmap_ros.cli", "doctor"], capture_output=True, text=True, check=False,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+    ).stdout  # fmt: skip
+    assert f"kept in {tmp_path}" in said
+
+
 def test_doctor_on_a_good_recording(gpgmap, drive_bags: drives.Bags) -> None:
     said = gpgmap("doctor", drive_bags.sqlite).stdout
     assert "4.0 Hz" in said

@@ -14,7 +14,7 @@ from optional import require_open3d
 from scipy.ndimage import binary_erosion
 from small_survey import SmallSurvey
 
-from gpgmap_ros.apps.survey_files import check_units
+from gpgmap_ros.apps.coordinate_systems import check_units
 from gpgmap_ros.apps.survey_plan import SurveyError, plan_sample
 from gpgmap_ros.apps.survey_tasks import read_ahead
 from gpgmap_ros.config import Config, with_settings

@@ -112,6 +112,12 @@ def found_everywhere(
     return finding
 
 
+@pytest.mark.parametrize("command", ["replay", "doctor"])
+def test_a_second_topic_is_not_dropped_without_a_word(gpgmap, command: str) -> None:
+    said = gpgmap(command, "bag", "--topic", "/front", "--topic", "/rear", code=2).stderr
+    assert "argument --topic: /front and /rear: only one can be given" in said
+
+
 @pytest.mark.parametrize("poses", ["tf", "odometry"])
 def test_registered_clouds_are_not_moved_once_more(
     gpgmap, quick, quick_folder: Path, drive_bags, tmp_path: Path, poses: str
