@@ -443,6 +443,13 @@ class GridGP:
         """Factor on all noise variances as they were given, with which the surface is solved; 1 unless learned."""
         return self._observations.noise.scale
 
+    def stated_noise_around(self, reach: float) -> Array:
+        """(ny, nx) largest noise variance, as given, of the points within about `reach` metres of a cell; 0 of none."""
+        s, grid = self._observations.statistics, self.grid
+        most = self._observations.largest_stated_noise(reach)
+        row, column = (np.clip(a.locate(at)[0], 0, a.count - 1) for a, at in ((s.y, grid.y), (s.x, grid.x)))
+        return np.asarray(most[np.ix_(row, column)])
+
     @property
     def raw_variance_layer(self) -> Array:
         """(ny, nx) variance of the height under the prior as it is, without the factors of `learn_scale`."""

@@ -22,7 +22,9 @@ from gpgmap_ros.mapping.model import (
     cached_gp,
     has_fine_blocks,
     is_rough,
+    known_reach,
     known_variance,
+    known_variance_at_level,
     make_gp,
     prior_std,
 )
@@ -318,15 +320,24 @@ class ElevationMap:
         So do they of heights far beyond all of theirs: a smooth kernel on ground that is rougher than the noise stated
         for its points swings there, and does not know it.
         """
-        limit, gp = known_variance(self.config), self._gp
-        learned = gp is not None and gp.has_learned_noise and posterior is self._posterior
-        variance = gp.raw_variance_layer if gp is not None and learned else posterior.variance
-        unknown: NDArray[np.bool_] = variance > limit
+        gp = self._gp
+        unknown: NDArray[np.bool_]
+        if gp is not None and gp.has_learned_noise and posterior is self._posterior:
+            unknown = gp.raw_variance_layer > self._known_limit(gp)
+        else:
+            unknown = posterior.variance > known_variance(self.config)
         seen = None if gp is None else gp.height_range
         if seen is not None:
             reach = prior_std(self.config)
             unknown |= (posterior.mean < seen[0] - reach) | (posterior.mean > seen[1] + reach)
         return unknown
+
+    def _known_limit(self, gp: GridGP) -> Array | float:
+        """(ny, nx) variance under the learned noise level up to which a cell is known."""
+        reach = known_reach(self.config)
+        if gp.noise_level <= 1.0 or not np.isfinite(reach):
+            return known_variance(self.config)
+        return known_variance_at_level(self.config, gp.noise_level, gp.stated_noise_around(reach))
 
     def gpgmap(
         self, frame_id: str = "map", stamp: int = 0, config: Config | None = None, *, prompt: bool = False
