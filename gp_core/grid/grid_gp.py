@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from gp_core.grid.local_scale import (
     learn_scale_prior,
 )
 from gp_core.grid.marginal_likelihood import MarginalLikelihood
+from gp_core.grid.markov.detail import Detail
 from gp_core.grid.noise_level import estimate_noise_level
 from gp_core.grid.observations import Intake, Observations, as_points, as_positions
 from gp_core.grid.posterior import GridPosterior
@@ -61,6 +62,15 @@ _TREND_RENEW: Final = 1.1
 """Growth of the data that makes the trend worth estimating again."""
 _TREND_TILES: Final = 36
 """Tiles from which the trend of a large map is estimated."""
+
+
+class _Height(NamedTuple):
+    """Of heights: mean, and of the variance what the splines carry, the detail, and all with what neither has."""
+
+    mean: Array
+    carried: Array
+    detail: Array
+    total: Array
 
 
 class GridGP:
@@ -122,6 +132,7 @@ class GridGP:
         self._observations: Observations
         self._scale: LocalScale | None
         self._scale_prior: ScalePrior | None
+        self._detail: Detail | None
         information = expected_information(grid, kernel, self.noise_variance)
         self._spacing_chosen = True
         self._set_prior(make_prior(kernel, None, self._tolerance, information))
@@ -256,7 +267,7 @@ class GridGP:
         data = self._observations
         out._observations.noise = data.noise.copy_to(data.statistics.x, data.statistics.y)
         out._scale, out._level_count = copy.copy(self._scale), self._level_count
-        out._scale_prior = self._scale_prior
+        out._scale_prior, out._detail = self._scale_prior, self._detail
         data.mark_unread()
         out.take(self)
         return out
@@ -322,10 +333,18 @@ class GridGP:
             mean, variances = self._trend.add_to(means, variances, self._basis.on_cells(self.grid))
         else:
             mean = means[0]
+        height = mean[0]
         if self._scale is not None:
-            variances = self._across_cells(variances, self._surface.unresolved_layers) * self.scale_layer
+            lacking = self._surface.unresolved_layers
+            across = self._across_cells(variances, lacking)
+            if self._detail is not None:
+                found = self._surface.detail_layers(self._observations.effective(), self._detail)
+                parts = self._add_detail(height, np.maximum(variances[0] - lacking[0], 0.0), found)
+                height = parts.mean
+                across[0] = parts.total
+            variances = across * self.scale_layer
         return GridPosterior(
-            mean=mean[0] + self._observations.statistics.reference,
+            mean=height + self._observations.statistics.reference,
             variance=variances[0] + self._unfollowed_layer,
             gradient=np.stack([mean[1], mean[2]], axis=-1),
             gradient_variance=np.stack([variances[1], variances[2]], axis=-1),
@@ -355,8 +374,9 @@ class GridGP:
     def predict(self, xy: Any, return_std: bool = False) -> Any:
         """E[f] (N,) at any points xy (N, 2); with `return_std` also the standard deviation of f."""
         mean, variance = self._predict(xy)
-        height = mean[0] + self._observations.statistics.reference
-        return (height, np.sqrt(self._scaled_variance(xy, variance[0]))) if return_std else height
+        parts = self._height_parts(as_positions(xy), mean[0], variance[0])
+        height = parts.mean + self._observations.statistics.reference
+        return (height, np.sqrt(self._scaled_variance(xy, parts.total))) if return_std else height
 
     def predict_gradient(self, xy: Any, return_std: bool = False) -> Any:
         """E[df/dx, df/dy] (N, 2) at any points xy (N, 2); with `return_std` also their deviations (N, 2)."""
@@ -460,7 +480,8 @@ class GridGP:
     def even_variance_layer(self) -> Array:
         """(ny, nx) variance of the height if points scattered everywhere as they do on the whole map."""
         overall = 1.0 if self._scale is None else self._scale.correction * self._scale.overall
-        return overall * self.raw_variance_layer
+        growth = 1.0 if self._detail is None else self._detail.growth
+        return overall * growth * self.raw_variance_layer
 
     @property
     def _unfollowed_layer(self) -> Array | float:
@@ -474,6 +495,7 @@ class GridGP:
         """
         data = self._observations
         self._scale_prior = scale_prior
+        self._detail = None if scale_prior is None else scale_prior.detail
         data.set_noise(LocalNoise(data.statistics.x, data.statistics.y, scale=positive(level, "level")))
         self._level_count = np.inf
 
@@ -511,11 +533,12 @@ class GridGP:
         """Mean, scale and degrees of freedom (N,) of the Student t distribution of the height of such a point."""
         noise, degrees = self.measured_noise_at(xy)
         mean, variance = self._predict(xy)
-        height = mean[0] + self._observations.statistics.reference
+        parts = self._height_parts(as_positions(xy), mean[0], variance[0])
+        height = parts.mean + self._observations.statistics.reference
         if self._scale is None:
-            return height, np.sqrt(variance[0] + noise), degrees
-        carried = self._carried_at(as_positions(xy), variance[0]) * self._scale_at(xy)
-        return height, self._scale.width * np.sqrt(carried + noise), degrees
+            return height, np.sqrt(parts.total + noise), degrees
+        known = (parts.carried + parts.detail) * self._scale_at(xy)
+        return height, self._scale.width * np.sqrt(known + noise), degrees
 
     def learn_scale(self) -> LocalScale:
         """Learn how large noise is against relief, and by place how far all variances are from what the points show.
@@ -549,8 +572,17 @@ class GridGP:
             inside = np.logical_and.outer(
                 (y >= bounds[1]) & (y < bounds[3]), (x >= bounds[0]) & (x < bounds[2])
             )
-        squares = residual_squares(s, self._block_means())
-        return block_residuals(s, squares, self._known_variances(s), inside)
+        means = self._block_means()
+        squares, leverage = residual_squares(s, means), s.weights[..., 0, 0] * self._known_variances(s)
+        if self._scale_prior is None:
+            self._detail = self._surface.estimate_detail(s, squares)
+        if self._detail is not None:
+            below, of_detail = self._surface.detail_blocks(s, self._detail)
+            squares = residual_squares(s, means + below)
+            x, y = np.meshgrid(s.x.middles, s.y.middles)
+            left = self._surface.detail_at(x.ravel(), y.ravel(), s, self._detail)[2].reshape(x.shape)
+            leverage = left * leverage + of_detail
+        return block_residuals(s, squares, leverage, inside, self._detail)
 
     def calibrate_by_own(self, xy: Any, z: Any, variance: Any) -> None:
         """Learn the distribution of points about the map from some that are in it, each predicted without itself.
@@ -563,10 +595,14 @@ class GridGP:
         mean, total = self._predict(points.xy)
         x, y = np.ascontiguousarray(points.xy[:, 0]), np.ascontiguousarray(points.xy[:, 1])
         noise = self.noise_level * (points.variance + self._observations.unresolved)
-        leverage = np.clip(self._carried_at(points.xy, total[0]) / noise, 0.0, _MOST_LEVERAGE)
-        error = points.z - self._observations.statistics.reference - mean[0]
-        # Without itself a point is predicted with error / (1 - h) and variance v / (1 - h): v + r = r / (1 - h).
-        self._scale.calibrate(error / np.sqrt((1.0 - leverage) * noise * self._scale.at(x, y)))
+        parts = self._height_parts(points.xy, mean[0], total[0])
+        growth = 1.0 if self._detail is None else self._detail.growth
+        leverage = np.clip((parts.carried / growth + parts.detail) / noise, 0.0, _MOST_LEVERAGE)
+        error = points.z - self._observations.statistics.reference - parts.mean
+        # Without itself a point is predicted with error / (1 - h) and variance v / (1 - h).
+        left = 1.0 - leverage
+        known = np.minimum(parts.carried + parts.detail, growth * _MOST_LEVERAGE * noise)
+        self._scale.calibrate(error / left / np.sqrt((noise + known / left) * self._scale.at(x, y)))
 
     def learn_noise(self, *, max_rounds: int = 8, keep_within: float = 0.0) -> LocalNoise:
         """Estimate a noise factor for every block, and weight the points by it, old ones and new.
@@ -677,6 +713,26 @@ class GridGP:
         )
         return np.asarray(self._carried_layer[np.ix_(y, x)])
 
+    def _height_parts(self, xy: Array, mean: Array, variance: Array) -> _Height:
+        """Heights at points xy (N, 2), of the mean and variance (N,) that the splines give them."""
+        if self._scale is None:
+            return _Height(mean, variance, np.zeros_like(variance), variance)
+        carried = self._carried_at(xy, variance)
+        if self._detail is None:
+            return _Height(mean, carried, np.zeros_like(variance), variance)
+        x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
+        found = self._surface.detail_at(x, y, self._observations.effective(), self._detail)
+        return self._add_detail(mean, carried, found)
+
+    def _add_detail(self, mean: Array, carried: Array, found: Array) -> _Height:
+        """The same with detail `found` (3, ...), which the surface has for these places."""
+        detail = self._detail
+        if detail is None:
+            raise ValueError("no detail was learned")
+        left = detail.growth * found[2] * carried
+        total = left + found[1] + self._surface.detail_unresolved(detail)
+        return _Height(mean + found[0], left, found[1], total)
+
     @property
     def _carried_layer(self) -> Array:
         """(ny, nx) of the variance of heights at the cells, what the lattice carries; the rest is noise of points."""
@@ -740,7 +796,7 @@ class GridGP:
         self._observations = Observations(
             grid, prior.spacing, prior.orders, reference, prior.unresolved, half_life, self._workers
         )
-        self._scale = self._scale_prior = None
+        self._scale = self._scale_prior = self._detail = None
         self._level_count = 0.0
         self._reset()
 

@@ -29,6 +29,7 @@ from scipy.special import gammaln
 from gp_core.arrays import Array
 from gp_core.grid import student_t
 from gp_core.grid.axes import Axis
+from gp_core.grid.markov.detail import Detail, join_details
 from gp_core.grid.statistics import COUNT, Mask, Statistics, overlap
 
 _WIDTHS: Final = (27, 9, 3, 1)
@@ -156,6 +157,7 @@ class BlockResiduals:
     own: (J, I) d; count: (J, I) points
     noise: (J, I) noise variance of a point, 0 without points
     inside: (J, I) blocks that speak for their surroundings: not those at the edge of a part of a larger map
+    detail: below the lattice, which these residuals are without; None of none
     """
 
     x: Axis
@@ -165,6 +167,7 @@ class BlockResiduals:
     count: Array = field(repr=False)
     noise: Array = field(repr=False)
     inside: Mask = field(repr=False)
+    detail: Detail | None = None
 
 
 @dataclass(frozen=True)
@@ -173,23 +176,28 @@ class ScalePrior:
 
     stated: tau if the noise were as stated; overall: tau of the whole map
     degrees: nu at each width, from the widest on
+    detail: of the map below the lattice; None of none
     """
 
     stated: float
     overall: float
     degrees: tuple[float, ...]
+    detail: Detail | None = None
 
 
 def block_residuals(
-    s: Statistics, squares: Array, variance: Array, inside: Mask | None = None
+    s: Statistics,
+    squares: Array,
+    leverage: Array,
+    inside: Mask | None = None,
+    detail: Detail | None = None,
 ) -> BlockResiduals:
-    """squares: (J, I) see above; variance: (J, I) of the surface in each block; inside: all blocks unless given"""
+    """squares, detail: see above; leverage: (J, I) of the points of a block; inside: all blocks unless given"""
     count, weight = s.totals[..., COUNT], s.weights[..., 0, 0]
-    own = np.clip(count - weight * variance, _LEAST_OWN * count, count)
+    own = np.clip(count - leverage, _LEAST_OWN * count, count)
     noise = np.divide(count, weight, out=np.zeros_like(count), where=count > 0.0)
-    return BlockResiduals(
-        s.x, s.y, squares, own, count, noise, np.ones(count.shape, np.bool_) if inside is None else inside
-    )
+    inside = np.ones(count.shape, np.bool_) if inside is None else inside
+    return BlockResiduals(s.x, s.y, squares, own, count, noise, inside, detail)
 
 
 def learn_scale_prior(windows: Sequence[BlockResiduals], stated: float) -> ScalePrior:
@@ -210,7 +218,7 @@ def learn_scale_prior(windows: Sequence[BlockResiduals], stated: float) -> Scale
         ]
         degrees.append(_choose_degrees(*(np.concatenate(part) for part in zip(*some, strict=True))))
         factors = [_pool(*of, factor, degrees[-1])[0] for of, factor in zip(sums, factors, strict=True)]
-    return ScalePrior(stated, overall, tuple(degrees))
+    return ScalePrior(stated, overall, tuple(degrees), join_details([window.detail for window in windows]))
 
 
 def estimate_scale(window: BlockResiduals, prior: ScalePrior) -> LocalScale:
