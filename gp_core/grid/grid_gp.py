@@ -24,7 +24,7 @@ from gp_core.grid.local_scale import (
     learn_scale_prior,
 )
 from gp_core.grid.marginal_likelihood import MarginalLikelihood
-from gp_core.grid.markov.detail import Detail
+from gp_core.grid.markov.detail import Detail, DetailAt
 from gp_core.grid.noise_level import estimate_noise_level
 from gp_core.grid.observations import Intake, Observations, as_points, as_positions
 from gp_core.grid.posterior import GridPosterior
@@ -65,12 +65,16 @@ _TREND_TILES: Final = 36
 
 
 class _Height(NamedTuple):
-    """Of heights: mean, and of the variance what the splines carry, the detail, and all with what neither has."""
+    """Of heights: mean, and of the variance what the splines carry, the detail, and all with what neither has.
+
+    pull: leverage of a point there, times its noise variance
+    """
 
     mean: Array
     carried: Array
     detail: Array
     total: Array
+    pull: Array
 
 
 class GridGP:
@@ -580,8 +584,8 @@ class GridGP:
             below, of_detail = self._surface.detail_blocks(s, self._detail)
             squares = residual_squares(s, means + below)
             x, y = np.meshgrid(s.x.middles, s.y.middles)
-            left = self._surface.detail_at(x.ravel(), y.ravel(), s, self._detail)[2].reshape(x.shape)
-            leverage = left * leverage + of_detail
+            found = self._surface.detail_at(x.ravel(), y.ravel(), s, self._detail)
+            leverage = found.pull.reshape(x.shape) * leverage + of_detail
         return block_residuals(s, squares, leverage, inside, self._detail)
 
     def calibrate_by_own(self, xy: Any, z: Any, variance: Any) -> None:
@@ -597,7 +601,7 @@ class GridGP:
         noise = self.noise_level * (points.variance + self._observations.unresolved)
         parts = self._height_parts(points.xy, mean[0], total[0])
         growth = 1.0 if self._detail is None else self._detail.growth
-        leverage = np.clip((parts.carried / growth + parts.detail) / noise, 0.0, _MOST_LEVERAGE)
+        leverage = np.clip(parts.pull / noise, 0.0, _MOST_LEVERAGE)
         error = points.z - self._observations.statistics.reference - parts.mean
         # Without itself a point is predicted with error / (1 - h) and variance v / (1 - h).
         left = 1.0 - leverage
@@ -716,22 +720,23 @@ class GridGP:
     def _height_parts(self, xy: Array, mean: Array, variance: Array) -> _Height:
         """Heights at points xy (N, 2), of the mean and variance (N,) that the splines give them."""
         if self._scale is None:
-            return _Height(mean, variance, np.zeros_like(variance), variance)
+            return _Height(mean, variance, np.zeros_like(variance), variance, variance)
         carried = self._carried_at(xy, variance)
         if self._detail is None:
-            return _Height(mean, carried, np.zeros_like(variance), variance)
+            return _Height(mean, carried, np.zeros_like(variance), variance, carried)
         x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
         found = self._surface.detail_at(x, y, self._observations.effective(), self._detail)
         return self._add_detail(mean, carried, found)
 
-    def _add_detail(self, mean: Array, carried: Array, found: Array) -> _Height:
-        """The same with detail `found` (3, ...), which the surface has for these places."""
+    def _add_detail(self, mean: Array, carried: Array, found: DetailAt) -> _Height:
+        """The same with the detail that was found for these places."""
         detail = self._detail
         if detail is None:
             raise ValueError("no detail was learned")
-        left = detail.growth * found[2] * carried
-        total = left + found[1] + self._surface.detail_unresolved(detail)
-        return _Height(mean + found[0], left, found[1], total)
+        left = detail.growth * found.left * carried
+        total = left + found.variance + self._surface.detail_unresolved(detail)
+        pull = found.pull * carried + found.variance
+        return _Height(mean + found.mean, left, found.variance, total, pull)
 
     @property
     def _carried_layer(self) -> Array:

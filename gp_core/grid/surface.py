@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, Self
 
 from gp_core.arrays import Array
-from gp_core.grid.markov.detail import Detail
+from gp_core.grid.markov.detail import Detail, DetailAt
 from gp_core.grid.statistics import Mask, Statistics
 
 
@@ -85,12 +85,12 @@ class Surface(Protocol):
         """(J, I, 3, 3) monomial coefficients of the mean detail on every block, and leverages (J, I) of its points."""
         ...
 
-    def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> Array:
-        """(3, N) at points: mean and variance of the detail, and what it leaves of the variance that is carried."""
+    def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> DetailAt:
+        """How detail changes what the splines say at points (N,)."""
         ...
 
-    def detail_layers(self, s: Statistics, detail: Detail) -> Array:
-        """(3, ny, nx) the same at the cells."""
+    def detail_layers(self, s: Statistics, detail: Detail) -> DetailAt:
+        """The same at the cells (ny, nx)."""
         ...
 
     def detail_unresolved(self, detail: Detail) -> float:

@@ -10,7 +10,7 @@ from gp_core.arrays import Array
 from gp_core.grid.axes import Grid
 from gp_core.grid.layers import MeanLayers, VarianceLayers, mean_at, variance_at
 from gp_core.grid.local_noise import block_coefficients
-from gp_core.grid.markov.detail import Detail
+from gp_core.grid.markov.detail import Detail, DetailAt
 from gp_core.grid.mean_tiles import MeanField
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.tile_prior import TilePrior
@@ -139,10 +139,10 @@ class TileSurface:
     def detail_blocks(self, s: Statistics, detail: Detail) -> tuple[Array, Array]:
         raise NotImplementedError(_NO_DETAIL)
 
-    def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> Array:
+    def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> DetailAt:
         raise NotImplementedError(_NO_DETAIL)
 
-    def detail_layers(self, s: Statistics, detail: Detail) -> Array:
+    def detail_layers(self, s: Statistics, detail: Detail) -> DetailAt:
         raise NotImplementedError(_NO_DETAIL)
 
     def detail_unresolved(self, detail: Detail) -> float:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -70,6 +70,20 @@ class Detail:
 
     ratio: float
     growth: float
+
+
+class DetailAt(NamedTuple):
+    """Of places (...): how the detail changes what the splines say.
+
+    mean, variance: of the detail
+    left: share of the variance that the splines carry which is still there
+    pull: covariance of that with the splines' own value, as a share: what a point there adds by the splines to itself
+    """
+
+    mean: Array
+    variance: Array
+    left: Array
+    pull: Array
 
 
 def detail_prior(kernel: Kernel, spacing: tuple[float, float]) -> DetailPrior:
@@ -190,7 +204,7 @@ def fill_blocks(weights, heights, means, root, ratio, out, leverage):  # type: i
 def fill_places(  # type: ignore[no-untyped-def]
     block_y, s, block_x, t, weights, heights, means, covariances, root, ratio, out,
 ):  # fmt: skip
-    """At places (N,): out (3, N) with mean and variance of the detail, and the share left of the splines' variance.
+    """At places (N,): out (4, N), see `DetailAt`.
 
     block_y, block_x: (N,) their blocks; s, t: (N,) where in them
     """
@@ -215,7 +229,7 @@ def fill_places(  # type: ignore[no-untyped-def]
                 x[k] += root[m, k] * powers[TERMS[m, 0], TERMS[m, 1]]
             y[k] = x[k]
         if not some:
-            out[0, n], out[2, n] = 0.0, 1.0
+            out[0, n], out[2, n], out[3, n] = 0.0, 1.0, 1.0
             out[1, n] = ratio * np.dot(x, x)
             continue
         _substitute(factor, y)
@@ -233,7 +247,13 @@ def fill_places(  # type: ignore[no-untyped-def]
                     left[a, b] -= x[k] * normal[k, ORDER * a + b]
         _to_splines(powers, before)
         _to_splines(left, after)
-        out[2, n] = spline_variance(after, covariances, j, i) / spline_variance(before, covariances, j, i)
+        whole = spline_variance(before, covariances, j, i)
+        out[2, n] = spline_variance(after, covariances, j, i) / whole
+        for p in range(ORDER):
+            for q in range(ORDER):
+                before[p, q] = 0.5 * (before[p, q] + after[p, q])
+        # var((a + b) / 2) = (var a + var b + 2 cov(a, b)) / 4
+        out[3, n] = 2.0 * spline_variance(before, covariances, j, i) / whole - 0.5 * (1.0 + out[2, n])
 
 
 @compiled(fastmath={"contract"})

@@ -12,6 +12,7 @@ from gp_core.arrays import Array
 from gp_core.grid.axes import Axis, Grid
 from gp_core.grid.markov.detail import (
     Detail,
+    DetailAt,
     DetailPrior,
     detail_prior,
     estimate_detail,
@@ -214,20 +215,21 @@ class MarkovSurface:
         fill_blocks(s.weights, s.heights, means, self._detail_prior.root, detail.ratio, out, leverage)
         return out, leverage
 
-    def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> Array:
-        """(3, N) at points: mean and variance of the detail, and what it leaves of the variance that is carried."""
+    def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> DetailAt:
+        """How detail changes what the splines say at points (N,)."""
         (j, v), (i, t) = (_in_block(at, axis) for at, axis in ((y, self.y), (x, self.x)))
-        out = np.empty((3, x.size))
+        out = np.empty((len(DetailAt._fields), x.size))
         fill_places(
             j, v, i, t, s.weights, s.heights, self.block_means()[0], self.covariances[0],
             self._detail_prior.root, detail.ratio, out,
         )  # fmt: skip
-        return out
+        return DetailAt(*out)
 
-    def detail_layers(self, s: Statistics, detail: Detail) -> Array:
-        """(3, ny, nx) the same at the cells."""
+    def detail_layers(self, s: Statistics, detail: Detail) -> DetailAt:
+        """The same at the cells (ny, nx)."""
         x, y = np.meshgrid(self.grid.x, self.grid.y)
-        return self.detail_at(x.ravel(), y.ravel(), s, detail).reshape(3, *x.shape)
+        found = self.detail_at(x.ravel(), y.ravel(), s, detail)
+        return DetailAt(*(values.reshape(x.shape) for values in found))
 
     def detail_unresolved(self, detail: Detail) -> float:
         """Variance of the relief that neither splines nor detail carry."""
