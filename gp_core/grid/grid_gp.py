@@ -67,6 +67,7 @@ _TREND_TILES: Final = 36
 class _Height(NamedTuple):
     """Of heights: mean, and of the variance what the splines carry, the detail, and all with what neither has.
 
+    own: of the detail at this very place, not its mean over the block
     pull: leverage of a point there, times its noise variance
     """
 
@@ -74,6 +75,7 @@ class _Height(NamedTuple):
     carried: Array
     detail: Array
     total: Array
+    own: Array
     pull: Array
 
 
@@ -605,7 +607,7 @@ class GridGP:
         error = points.z - self._observations.statistics.reference - parts.mean
         # Without itself a point is predicted with error / (1 - h) and variance v / (1 - h).
         left = 1.0 - leverage
-        known = np.minimum(parts.carried + parts.detail, growth * _MOST_LEVERAGE * noise)
+        known = np.minimum(parts.carried + parts.own, growth * _MOST_LEVERAGE * noise)
         self._scale.calibrate(error / left / np.sqrt((noise + known / left) * self._scale.at(x, y)))
 
     def learn_noise(self, *, max_rounds: int = 8, keep_within: float = 0.0) -> LocalNoise:
@@ -719,11 +721,12 @@ class GridGP:
 
     def _height_parts(self, xy: Array, mean: Array, variance: Array) -> _Height:
         """Heights at points xy (N, 2), of the mean and variance (N,) that the splines give them."""
+        none = np.zeros_like(variance)
         if self._scale is None:
-            return _Height(mean, variance, np.zeros_like(variance), variance, variance)
+            return _Height(mean, variance, none, variance, none, variance)
         carried = self._carried_at(xy, variance)
         if self._detail is None:
-            return _Height(mean, carried, np.zeros_like(variance), variance, carried)
+            return _Height(mean, carried, none, variance, none, carried)
         x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
         found = self._surface.detail_at(x, y, self._observations.effective(), self._detail)
         return self._add_detail(mean, carried, found)
@@ -735,8 +738,8 @@ class GridGP:
             raise ValueError("no detail was learned")
         left = detail.growth * found.left * carried
         total = left + found.variance + self._surface.detail_unresolved(detail)
-        pull = found.pull * carried + found.variance
-        return _Height(mean + found.mean, left, found.variance, total, pull)
+        pull = found.pull * carried + found.own
+        return _Height(mean + found.mean, left, found.variance, total, found.own, pull)
 
     @property
     def _carried_layer(self) -> Array:

@@ -54,10 +54,17 @@ _LEAST: Final = 1e-9
 
 @dataclass(frozen=True)
 class DetailPrior:
-    """root: (6, 6) L; variance: of phi' d at ratio 1, the mean over a block"""
+    """root: (6, 6) L, such that its columns are orthogonal as functions on a block
+
+    shares: (6,) mean square of each over a block; variance: their sum, of phi' d at ratio 1
+    """
 
     root: Array
-    variance: float
+    shares: Array
+
+    @property
+    def variance(self) -> float:
+        return float(self.shares.sum())
 
 
 @dataclass(frozen=True)
@@ -75,13 +82,18 @@ class Detail:
 class DetailAt(NamedTuple):
     """Of places (...): how the detail changes what the splines say.
 
-    mean, variance: of the detail
+    mean, variance: of the detail; the variance is its mean over the block, see below
+    own: variance of the estimate's own error at the place: what a point there adds by the detail to itself
     left: share of the variance that the splines carry which is still there
     pull: covariance of that with the splines' own value, as a share: what a point there adds by the splines to itself
+
+    Polynomials are less certain towards the edges of a block, what they leave is greater in its middle: their sum, of
+    which only the first is known by place, is about the same everywhere.
     """
 
     mean: Array
     variance: Array
+    own: Array
     left: Array
     pull: Array
 
@@ -118,11 +130,12 @@ def _detail_prior(kernel: Kernel, spacing: tuple[float, float]) -> DetailPrior:
         )
     few = TERMS @ np.array([ORDER, 1])
     total = 0.5 * (total + total.T)[np.ix_(few, few)]
-    norms = 1.0 / ((2.0 * TERMS[:, 0] + 1.0) * (2.0 * TERMS[:, 1] + 1.0))
-    to_monomials = np.kron(_LEGENDRE, _LEGENDRE)[np.ix_(few, few)].T
-    values, vectors = np.linalg.eigh(total)
-    root = to_monomials @ (vectors * np.sqrt(np.maximum(values, 0.0)))
-    return DetailPrior(np.ascontiguousarray(root), float(np.trace(total * norms)))
+    # Of Legendre polynomials, made orthonormal: C = U S U', and L = U S^1/2.
+    norms = np.sqrt((2.0 * TERMS[:, 0] + 1.0) * (2.0 * TERMS[:, 1] + 1.0))
+    values, vectors = np.linalg.eigh(total / (norms[:, None] * norms))
+    values = np.maximum(values, 0.0)
+    to_monomials = np.kron(_LEGENDRE, _LEGENDRE)[np.ix_(few, few)].T * norms
+    return DetailPrior(np.ascontiguousarray(to_monomials @ (vectors * np.sqrt(values))), values)
 
 
 def estimate_detail(s: Statistics, means: Array, squares: Array, prior: DetailPrior) -> Detail | None:
@@ -202,9 +215,9 @@ def fill_blocks(weights, heights, means, root, ratio, out, leverage):  # type: i
 
 @compiled(fastmath={"contract"})
 def fill_places(  # type: ignore[no-untyped-def]
-    block_y, s, block_x, t, weights, heights, means, covariances, root, ratio, out,
+    block_y, s, block_x, t, weights, heights, means, covariances, root, shares, ratio, out,
 ):  # fmt: skip
-    """At places (N,): out (4, N), see `DetailAt`.
+    """At places (N,): out (5, N), see `DetailAt`.
 
     block_y, block_x: (N,) their blocks; s, t: (N,) where in them
     """
@@ -213,13 +226,18 @@ def fill_places(  # type: ignore[no-untyped-def]
     work, d, x, y = np.empty((size, size)), np.empty(size), np.empty(size), np.empty(size)
     powers, left = np.empty((ORDER, ORDER)), np.empty((ORDER, ORDER))
     before, after = np.empty((ORDER, ORDER)), np.empty((ORDER, ORDER))
-    last_j, last_i = -1, -1
+    last_j, last_i, variance = -1, -1, 0.0
     for n in range(block_y.size):
         j, i = block_y[n], block_x[n]
         some = weights[j, i, 0, 0] > 0.0
         if some and (j != last_j or i != last_i):
             _solve_block(weights[j, i], heights[j, i], means[j, i], root, ratio, normal, factor, work, d)
-            last_j, last_i = j, i
+            last_j, last_i, variance = j, i, 0.0
+            for k in range(size):
+                y[:] = 0.0
+                y[k] = 1.0
+                _substitute(factor, y)
+                variance += shares[k] * y[k]
         for a in range(ORDER):
             for b in range(ORDER):
                 powers[a, b] = s[n] ** a * t[n] ** b
@@ -229,11 +247,11 @@ def fill_places(  # type: ignore[no-untyped-def]
                 x[k] += root[m, k] * powers[TERMS[m, 0], TERMS[m, 1]]
             y[k] = x[k]
         if not some:
-            out[0, n], out[2, n], out[3, n] = 0.0, 1.0, 1.0
-            out[1, n] = ratio * np.dot(x, x)
+            out[0, n], out[3, n], out[4, n] = 0.0, 1.0, 1.0
+            out[1, n], out[2, n] = ratio * shares.sum(), ratio * np.dot(x, x)
             continue
         _substitute(factor, y)
-        out[1, n] = np.dot(x, y)
+        out[1, n], out[2, n] = variance, np.dot(x, y)
         for k in range(size):  # L K L' phi
             x[k] = 0.0
             for m in range(size):
@@ -248,12 +266,12 @@ def fill_places(  # type: ignore[no-untyped-def]
         _to_splines(powers, before)
         _to_splines(left, after)
         whole = spline_variance(before, covariances, j, i)
-        out[2, n] = spline_variance(after, covariances, j, i) / whole
+        out[3, n] = spline_variance(after, covariances, j, i) / whole
         for p in range(ORDER):
             for q in range(ORDER):
                 before[p, q] = 0.5 * (before[p, q] + after[p, q])
         # var((a + b) / 2) = (var a + var b + 2 cov(a, b)) / 4
-        out[3, n] = 2.0 * spline_variance(before, covariances, j, i) / whole - 0.5 * (1.0 + out[2, n])
+        out[4, n] = 2.0 * spline_variance(before, covariances, j, i) / whole - 0.5 * (1.0 + out[3, n])
 
 
 @compiled(fastmath={"contract"})

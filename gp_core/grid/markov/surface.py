@@ -221,7 +221,7 @@ class MarkovSurface:
         out = np.empty((len(DetailAt._fields), x.size))
         fill_places(
             j, v, i, t, s.weights, s.heights, self.block_means()[0], self.covariances[0],
-            self._detail_prior.root, detail.ratio, out,
+            self._detail_prior.root, self._detail_prior.shares, detail.ratio, out,
         )  # fmt: skip
         return DetailAt(*out)
 
