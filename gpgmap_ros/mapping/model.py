@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from gp_core.grid import Grid, GridGP, Tiles, TileSize
+from gp_core.grid.markov.detail import compile_detail
 from gp_core.kernels import RBF, Matern
 from gp_core.kernels.base import Kernel
 from gpgmap_ros.arrays import Array
@@ -213,6 +214,12 @@ def warm_up(mapping: MappingConfig, *, approximate: bool) -> None:
     cached_gp(mapping)
     if approximate and not is_rough(mapping):
         cached_gp(mapping, APPROXIMATE_TILES)
+
+
+def compile_learning(mapping: MappingConfig) -> None:
+    """Compile what a map learns with that a few points on level ground do not ask for."""
+    if is_rough(mapping) and mapping.learn_noise:
+        compile_detail(terrain_kernel(mapping), block_spacing(mapping))
 
 
 def keep_tables(mapping: MappingConfig) -> None:

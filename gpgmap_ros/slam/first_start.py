@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike
 from gp_core.compiled import cache_folder, loops_compiled
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.interpreter import module_command
-from gpgmap_ros.mapping.model import keep_tables
+from gpgmap_ros.mapping.model import compile_learning, keep_tables
 from gpgmap_ros.slam.end_with_parent import end_with_parent
 from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
@@ -69,6 +69,7 @@ def compile_mapping(config: Config, dtype: DTypeLike = np.float32, *, closures_t
             trial.solve_map()
     else:
         trial.solve_map()
+    compile_learning(config.mapping)
     keep_tables(config.mapping)
     trial.finish_submap()  # of which the other process has left the loops on disk
 

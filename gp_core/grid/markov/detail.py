@@ -30,6 +30,7 @@ import numpy as np
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
 from gp_core.grid.markov.evaluation import spline_variance
+from gp_core.grid.markov.normal_equations import NEIGHBOURS
 from gp_core.grid.markov.splines import ORDER, PIECES, weights
 from gp_core.grid.statistics import COUNT, Statistics
 from gp_core.kernels import Kernel
@@ -136,6 +137,17 @@ def _detail_prior(kernel: Kernel, spacing: tuple[float, float]) -> DetailPrior:
     values = np.maximum(values, 0.0)
     to_monomials = np.kron(_LEGENDRE, _LEGENDRE)[np.ix_(few, few)].T * norms
     return DetailPrior(np.ascontiguousarray(to_monomials @ (vectors * np.sqrt(values))), values)
+
+
+def compile_detail(kernel: Kernel, spacing: tuple[float, float]) -> None:
+    """Compile the loops, and compute the prior, before the first map needs them."""
+    prior = detail_prior(kernel, spacing)
+    orders = 2 * ORDER - 1, ORDER, ORDER
+    W, H, means = (np.zeros((1, 1, order, order)) for order in orders)
+    fill_blocks(W, H, means, prior.root, 1.0, np.empty_like(means), np.empty((1, 1)))
+    block, at = np.zeros(1, dtype=np.int64), np.zeros(1)
+    covariances, out = np.ones((ORDER, ORDER, NEIGHBOURS)), np.empty((len(DetailAt._fields), 1))
+    fill_places(block, at, block, at, W, H, means, covariances, prior.root, prior.shares, 1.0, out)
 
 
 def estimate_detail(s: Statistics, means: Array, squares: Array, prior: DetailPrior) -> Detail | None:

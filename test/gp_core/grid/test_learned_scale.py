@@ -134,9 +134,13 @@ def test_a_vertical_face_is_where_the_variance_is_large() -> None:
     rng = np.random.default_rng(7)
     xy = rng.uniform(0.0, SIZE, (8000, 2))
     z = np.where(xy[:, 0] > 12.3, 4.0, 0.0) + 0.05 * rng.normal(size=8000)
-    std = np.sqrt(make_map(xy, z).posterior().variance)[4:-4]
-    assert np.median(std[:, 12]) > 0.5
+    gp = make_map(xy, z)
+    std = np.sqrt(gp.posterior().variance)[4:-4]
     assert np.median(std[:, 12]) > 10.0 * np.median(std[:, 4])
+    near = rng.uniform([11.0, 4.0], [14.0, 20.0], (2000, 2))
+    height, std = gp.predict(near, return_std=True)
+    error = height - np.where(near[:, 0] > 12.3, 4.0, 0.0)
+    assert np.mean(np.abs(error) <= 2.0 * std) > 0.85, "beside the face and in it"
 
 
 def test_what_was_learned_moves_with_the_window() -> None:
