@@ -583,11 +583,9 @@ class GridGP:
         if self._scale_prior is None:
             self._detail = self._surface.estimate_detail(s, squares)
         if self._detail is not None:
-            below, of_detail = self._surface.detail_blocks(s, self._detail)
+            below, of_detail, pull = self._surface.detail_blocks(s, self._detail)
             squares = residual_squares(s, means + below)
-            x, y = np.meshgrid(s.x.middles, s.y.middles)
-            found = self._surface.detail_at(x.ravel(), y.ravel(), s, self._detail)
-            leverage = found.pull.reshape(x.shape) * leverage + of_detail
+            leverage = pull * leverage + of_detail
         return block_residuals(s, squares, leverage, inside, self._detail)
 
     def calibrate_by_own(self, xy: Any, z: Any, variance: Any) -> None:

@@ -81,8 +81,9 @@ class Surface(Protocol):
         """
         ...
 
-    def detail_blocks(self, s: Statistics, detail: Detail) -> tuple[Array, Array]:
-        """(J, I, 3, 3) monomial coefficients of the mean detail on every block, and leverages (J, I) of its points."""
+    def detail_blocks(self, s: Statistics, detail: Detail) -> tuple[Array, Array, Array]:
+        """(J, I, 3, 3) monomial coefficients of the mean detail on every block, and of its points the leverages (J, I)
+        in it and what it leaves (J, I) of those in the splines, as a share."""
         ...
 
     def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> DetailAt:

@@ -136,7 +136,7 @@ class TileSurface:
         """None: what a smooth kernel has below its lattice is within the error of the lattice."""
         return None
 
-    def detail_blocks(self, s: Statistics, detail: Detail) -> tuple[Array, Array]:
+    def detail_blocks(self, s: Statistics, detail: Detail) -> tuple[Array, Array, Array]:
         raise NotImplementedError(_NO_DETAIL)
 
     def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> DetailAt:

@@ -144,10 +144,10 @@ def compile_detail(kernel: Kernel, spacing: tuple[float, float]) -> None:
     prior = detail_prior(kernel, spacing)
     orders = 2 * ORDER - 1, ORDER, ORDER
     W, H, means = (np.zeros((1, 1, order, order)) for order in orders)
-    fill_blocks(W, H, means, prior.root, 1.0, np.empty_like(means), np.empty((1, 1)))
+    fill_blocks(W, H, means, prior.root, 1.0, np.empty_like(means), np.empty((1, 1)), np.empty((1, 1)))
     block, at = np.zeros(1, dtype=np.int64), np.zeros(1)
     covariances, out = np.ones((ORDER, ORDER, NEIGHBOURS)), np.empty((len(DetailAt._fields), 1))
-    fill_places(block, at, block, at, W, H, means, covariances, prior.root, prior.shares, 1.0, out)
+    fill_places(block, at, block, at, W, H, means, covariances, prior.root, prior.shares, 1.0, True, out)
 
 
 def estimate_detail(s: Statistics, means: Array, squares: Array, prior: DetailPrior) -> Detail | None:
@@ -205,33 +205,39 @@ def _log_likelihood(squares: Array, count: Array) -> tuple[float, float]:
 
 
 @compiled(fastmath={"contract"})
-def fill_blocks(weights, heights, means, root, ratio, out, leverage):  # type: ignore[no-untyped-def]
-    """Mean detail of every block: monomial coefficients (J, I, 3, 3), and the leverages (J, I) of its points in it."""
+def fill_blocks(weights, heights, means, root, ratio, out, leverage, pull):  # type: ignore[no-untyped-def]
+    """Mean detail of every block: monomial coefficients (J, I, 3, 3), and the leverages (J, I) of its points in it.
+
+    pull: (J, I) share that is left of the leverages of its points in the splines, these being even over a block
+    """
     size = len(TERMS)
     normal, factor = np.empty((size, ORDER * ORDER)), np.empty((size, size))
     work, d, column = np.empty((size, size)), np.empty(size), np.empty(size)
     for j in range(out.shape[0]):
         for i in range(out.shape[1]):
             out[j, i] = 0.0
-            leverage[j, i] = 0.0
+            leverage[j, i], pull[j, i] = 0.0, 1.0
             if weights[j, i, 0, 0] <= 0.0:
                 continue
             _solve_block(weights[j, i], heights[j, i], means[j, i], root, ratio, normal, factor, work, d)
             for k in range(size):
                 out[j, i, TERMS[k, 0], TERMS[k, 1]] = d[k]
-                column[:] = 0.0
-                column[k] = 1.0
-                _substitute(factor, column)
-                leverage[j, i] += 1.0 - column[k] / ratio
+                leverage[j, i] += 1.0 - _own_variance(factor, k, column) / ratio
+            for k in range(size):
+                column[k] = 0.0
+                for m in range(size):
+                    column[k] += root[m, k] * normal[m, 0]
+            _forward(factor, column)
+            pull[j, i] -= np.dot(column, column) / weights[j, i, 0, 0]
 
 
 @compiled(fastmath={"contract"})
 def fill_places(  # type: ignore[no-untyped-def]
-    block_y, s, block_x, t, weights, heights, means, covariances, root, shares, ratio, out,
+    block_y, s, block_x, t, weights, heights, means, covariances, root, shares, ratio, pulls, out,
 ):  # fmt: skip
     """At places (N,): out (5, N), see `DetailAt`.
 
-    block_y, block_x: (N,) their blocks; s, t: (N,) where in them
+    block_y, block_x: (N,) their blocks; s, t: (N,) where in them; pulls: whether to compute the last of the five
     """
     size = len(TERMS)
     normal, factor = np.empty((size, ORDER * ORDER)), np.empty((size, size))
@@ -246,10 +252,7 @@ def fill_places(  # type: ignore[no-untyped-def]
             _solve_block(weights[j, i], heights[j, i], means[j, i], root, ratio, normal, factor, work, d)
             last_j, last_i, variance = j, i, 0.0
             for k in range(size):
-                y[:] = 0.0
-                y[k] = 1.0
-                _substitute(factor, y)
-                variance += shares[k] * y[k]
+                variance += shares[k] * _own_variance(factor, k, y)
         for a in range(ORDER):
             for b in range(ORDER):
                 powers[a, b] = s[n] ** a * t[n] ** b
@@ -279,6 +282,9 @@ def fill_places(  # type: ignore[no-untyped-def]
         _to_splines(left, after)
         whole = spline_variance(before, covariances, j, i)
         out[3, n] = spline_variance(after, covariances, j, i) / whole
+        if not pulls:
+            out[4, n] = 1.0
+            continue
         for p in range(ORDER):
             for q in range(ORDER):
                 before[p, q] = 0.5 * (before[p, q] + after[p, q])
@@ -327,12 +333,31 @@ def _solve_block(weights, heights, means, root, ratio, normal, factor, work, d):
 
 
 @compiled(fastmath={"contract"})
-def _substitute(factor, x):  # type: ignore[no-untyped-def]
-    """x = K x with K^-1 = factor factor'."""
+def _own_variance(factor, k, x):  # type: ignore[no-untyped-def]
+    """Element k of the diagonal of K, K^-1 = factor factor'. x: work space (6,), left undefined"""
+    total = 0.0
+    for n in range(k, x.size):
+        x[n] = 1.0 if n == k else 0.0
+        for m in range(k, n):
+            x[n] -= factor[n, m] * x[m]
+        x[n] /= factor[n, n]
+        total += x[n] * x[n]
+    return total
+
+
+@compiled(fastmath={"contract"})
+def _forward(factor, x):  # type: ignore[no-untyped-def]
+    """Solve factor x = x."""
     for k in range(x.size):
         for m in range(k):
             x[k] -= factor[k, m] * x[m]
         x[k] /= factor[k, k]
+
+
+@compiled(fastmath={"contract"})
+def _substitute(factor, x):  # type: ignore[no-untyped-def]
+    """x = K x with K^-1 = factor factor'."""
+    _forward(factor, x)
     for k in range(x.size - 1, -1, -1):
         for m in range(k + 1, x.size):
             x[k] -= factor[m, k] * x[m]

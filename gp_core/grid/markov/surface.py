@@ -208,28 +208,40 @@ class MarkovSurface:
             return None
         return estimate_detail(s, self.block_means()[0], squares, self._detail_prior)
 
-    def detail_blocks(self, s: Statistics, detail: Detail) -> tuple[Array, Array]:
-        """(J, I, 3, 3) monomial coefficients of the mean detail on every block, and leverages (J, I) of its points."""
+    def detail_blocks(self, s: Statistics, detail: Detail) -> tuple[Array, Array, Array]:
+        """(J, I, 3, 3) monomial coefficients of the mean detail on every block, and of its points the leverages (J, I)
+        in it and what it leaves (J, I) of those in the splines, as a share."""
         means = self.block_means()[0]
-        out, leverage = np.empty_like(means), np.empty(means.shape[:2])
-        fill_blocks(s.weights, s.heights, means, self._detail_prior.root, detail.ratio, out, leverage)
-        return out, leverage
+        out, leverage, pull = np.empty_like(means), np.empty(means.shape[:2]), np.empty(means.shape[:2])
+        root = self._detail_prior.root
+        fill_blocks(s.weights, s.heights, means, root, detail.ratio, out, leverage, pull)
+        return out, leverage, pull
 
     def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> DetailAt:
         """How detail changes what the splines say at points (N,)."""
-        (j, v), (i, t) = (_in_block(at, axis) for at, axis in ((y, self.y), (x, self.x)))
-        out = np.empty((len(DetailAt._fields), x.size))
-        fill_places(
-            j, v, i, t, s.weights, s.heights, self.block_means()[0], self.covariances[0],
-            self._detail_prior.root, self._detail_prior.shares, detail.ratio, out,
-        )  # fmt: skip
-        return DetailAt(*out)
+        return DetailAt(*self._detail_at(x, y, s, detail, pulls=True))
 
     def detail_layers(self, s: Statistics, detail: Detail) -> DetailAt:
-        """The same at the cells (ny, nx)."""
+        """The same at the cells (ny, nx), without `pull`: there are no points to be left out."""
         x, y = np.meshgrid(self.grid.x, self.grid.y)
-        found = self.detail_at(x.ravel(), y.ravel(), s, detail)
-        return DetailAt(*(values.reshape(x.shape) for values in found))
+        found = self._detail_at(x.ravel(), y.ravel(), s, detail, pulls=False)
+        return DetailAt(*found.reshape(-1, *x.shape))
+
+    def _detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail, *, pulls: bool) -> Array:
+        (j, v), (i, t) = (_in_block(at, axis) for at, axis in ((y, self.y), (x, self.x)))
+        means, prior = self.block_means()[0], self._detail_prior
+        cuts = np.linspace(0, x.size, self.workers.count + 1).astype(int)
+        parts = [slice(a, b) for a, b in itertools.pairwise(cuts)]
+        out = [np.empty((len(DetailAt._fields), part.stop - part.start)) for part in parts]
+        self.workers.run(
+            fill_places,
+            [
+                (j[part], v[part], i[part], t[part], s.weights, s.heights, means, self.covariances[0],
+                 prior.root, prior.shares, detail.ratio, pulls, values)
+                for part, values in zip(parts, out, strict=True)
+            ],
+        )  # fmt: skip
+        return np.concatenate(out, axis=1)
 
     def detail_unresolved(self, detail: Detail) -> float:
         """Variance of the relief that neither splines nor detail carry."""

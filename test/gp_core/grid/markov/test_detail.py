@@ -97,9 +97,10 @@ def test_the_detail_of_a_block_is_that_of_the_exact_process() -> None:
     found = surface.detail_at(*at, s, detail)
     np.testing.assert_allclose(found.mean, gain @ residual, rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(found.own, np.diag(K - gain @ K), rtol=1e-5)
-    _, leverage = surface.detail_blocks(s, detail)
+    _, leverage, pull = surface.detail_blocks(s, detail)
     j, i = int(row[0]), int(column[0])
     assert leverage[j, i] == pytest.approx(np.trace(gain), rel=1e-5)
+    assert pull[j, i] == pytest.approx(1.0 - gain.mean(axis=1).sum(), rel=1e-5)
     np.testing.assert_allclose(gp.predict(xy[own]), z[own] - residual + gain @ residual, atol=1e-8)
 
 
