@@ -347,7 +347,8 @@ class GridGP:
                 found = self._surface.detail_layers(self._observations.effective(), self._detail)
                 parts = self._add_detail(height, np.maximum(variances[0] - lacking[0], 0.0), found)
                 height = parts.mean
-                across[0] = parts.total
+                # Slopes are those of the splines, and as far off as they were.
+                across = np.stack([parts.total, *(self._detail.growth * across[1:])])
             variances = across * self.scale_layer
         return GridPosterior(
             mean=height + self._observations.statistics.reference,
@@ -392,7 +393,8 @@ class GridGP:
             return gradient
         if self._scale is not None:
             lacking = self._unresolved_at(as_positions(xy))
-            variance = self._across_cells(variance, lacking) * self._scale_at(xy)
+            growth = 1.0 if self._detail is None else self._detail.growth
+            variance = self._across_cells(variance, lacking) * (growth * self._scale_at(xy))
         return gradient, np.sqrt(variance[1:].T)
 
     def block_means(self, blocks: Blocks, degree: int = DEGREE) -> Array:

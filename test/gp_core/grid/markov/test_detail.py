@@ -16,6 +16,7 @@ from gp_core.grid.markov.detail import (
     join_details,
 )
 from gp_core.grid.markov.splines import weights
+from gp_core.grid.markov.surface import MarkovSurface
 from gp_core.kernels import Matern
 
 SIZE, STATED = 24.0, 0.02**2
@@ -114,6 +115,18 @@ def test_dense_points_on_rough_ground_show_detail(exponent: float) -> None:
     without = gp.predict(new) - true
     assert np.sqrt(np.mean(error**2)) < 0.9 * np.sqrt(np.mean(without**2))
     assert 0.5 < np.mean((error / std) ** 2) < 2.0, "and the variance is that of the map with detail"
+
+
+def test_slopes_are_those_of_the_splines_and_no_surer(monkeypatch: pytest.MonkeyPatch) -> None:
+    gp, new, _ = learned(1.0, 6000)
+    assert gp._detail is not None
+    monkeypatch.setattr(MarkovSurface, "estimate_detail", lambda *_: None)
+    plain = learned(1.0, 6000)[0]
+    (slope, std), (before, scatter) = (one.predict_gradient(new, return_std=True) for one in (gp, plain))
+    np.testing.assert_allclose(slope, before, atol=1e-9)
+    layers = [one.posterior().gradient_variance for one in (gp, plain)]
+    for stated, as_before in ((std**2, scatter**2), layers):
+        assert 0.7 < np.median(stated) / np.median(as_before) < 1.4
 
 
 def test_smooth_ground_and_few_points_show_none() -> None:
