@@ -14,6 +14,7 @@ from gpgmap_ros.apps.survey_plan import SAMPLE, Plan, SurveyError, clean_sample,
 from gpgmap_ros.apps.survey_runner import LocalRunner, Runner, Task
 from gpgmap_ros.apps.survey_tasks import PART_POINTS, FileScan, FileStamp, PartSource, scan_file, stamp_of
 from gpgmap_ros.config import Config
+from gpgmap_ros.io.crs_units import DEGREES, METRE, same, unit_name, units_of
 from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points import EVERYTHING, PointFileError, Window
 from gpgmap_ros.mapping.survey import SurveyModel
@@ -139,7 +140,7 @@ def prepare(
         tuple(planned_file(order[scan.stamp.path], scan) for scan in with_points),
         crs,
         tuple(sorted({scan.note for scan in with_points if scan.note})),
-        (*warnings, *(scan.empty for scan in good if scan.empty)),
+        (*warnings, *check_scatter(planned, request), *(scan.empty for scan in good if scan.empty)),
         tuple(problems),
     )
 
@@ -215,7 +216,41 @@ def common_crs(scans: Sequence[FileScan]) -> tuple[Crs, list[str]]:
         )
     silent = [scan.stamp.path for scan in scans if not scan.crs.label]
     warnings = [f"assumed to be in {next(iter(known))}: {', '.join(silent)}"] if known and silent else []
-    return (next(iter(known.values())).crs if known else Crs()), warnings
+    crs = next(iter(known.values())).crs if known else Crs()
+    return crs, [*warnings, *check_units(crs)]
+
+
+def check_units(crs: Crs) -> list[str]:
+    """What is to be known about the units of a coordinate system; SurveyError where no map can be made in them."""
+    units = units_of(crs)
+    if units.horizontal == DEGREES:
+        raise SurveyError(
+            f"the coordinates are longitude and latitude ({crs.label}), in degrees: a map needs lengths. Convert the"
+            " files to a projected system first, as with `pdal translate IN OUT reprojection"
+            " --filters.reprojection.out_srs=EPSG:...`"
+        )
+    positions, heights = unit_name(units.horizontal or METRE), unit_name(units.vertical or METRE)
+    if units.differ:
+        raise SurveyError(
+            f"positions are in {positions} and heights in {heights} ({crs.label}): slopes would be wrong. Convert the"
+            " files first, so that both are in metres"
+        )
+    if units.horizontal is not None and not same(units.horizontal, METRE):
+        return [
+            f"the coordinates are in {positions} ({crs.label}): so is all that is called m here, areas and settings too"
+        ]
+    return []
+
+
+def check_scatter(planned: Plan, request: SurveyRequest) -> list[str]:
+    """What is to be known where points of one cell have heights that no ground has."""
+    scatter, cell = planned.config.noise.height_std, planned.config.mapping.resolution
+    if scatter <= cell or "noise.height_std" in request.given or request.ground_width:
+        return []
+    return [
+        f"heights within a cell of {cell:g} m differ by {scatter:.2g} m (standard deviation) even where the ground is"
+        " smoothest: is z up, are these the columns of x, y and z, or is it more than ground (--ground)?"
+    ]
 
 
 def compare_files(scans: Sequence[FileScan]) -> tuple[list[FileScan], list[str]]:

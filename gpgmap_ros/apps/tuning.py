@@ -115,7 +115,7 @@ def points_of_recording(recording: Recording, choice: TopicSelection, config: Co
 
     def take(cloud: Cloud) -> None:
         nonlocal middle, total
-        pose = poses.locate(cloud)
+        cloud, pose = poses.locate_cloud(cloud)
         xyz = select_ground(cloud.points, pose.T_map_sensor, pose.T_base_sensor, config.filter).xyz
         sensor = pose.T_map_sensor[:3, 3]
         middle = sensor[:2].copy() if middle is None else middle

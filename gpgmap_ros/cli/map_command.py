@@ -191,7 +191,7 @@ def result_rows(summary: dict[str, Any], report: Path) -> list[tuple[str, str]]:
     points, map_ = summary["points"], summary["map"]
     rows, columns = map_["cells"]
     return [
-        ("points", f"{points['used']:,} at {points['per_second'] / 1e6:.1f} million/s"),
+        ("points", f"{points['used']:,} at {points['per_second'] / 1e6:.2g} million/s"),
         *([("not ground", f"{points['objects']:,} points left out")] if points["objects"] else []),
         ("map", f"{map_['known_m2']:,.0f} m2 known, {columns} x {rows} cells of {map_['resolution_m']:g} m"),
         ("coordinates", summary["crs"] or "no coordinate system given; set one with --crs"),

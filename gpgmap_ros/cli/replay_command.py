@@ -219,7 +219,7 @@ def run_replay(
             print_json(summary)
     else:
         print(format_result(summary, folder))
-    if gpgmap is None:
+    if gpgmap is None or not summary["map"]["known_m2"]:
         raise RuntimeError(f"no map: {'; '.join(summary['warnings']) or 'no cloud could be used'}")
     if interrupted:
         raise Interrupted(f"{summary['clouds']['used']} clouds are kept in {folder.path}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from limits import PATIENCE
 
 from gpgmap_ros.config import Config
 from gpgmap_ros.slam import first_start
@@ -63,3 +65,30 @@ def test_it_is_not_waited_for_after_an_error(monkeypatch: pytest.MonkeyPatch, tm
         interrupted()
     with pytest.raises(ProcessLookupError):
         os.kill(int(number.read_text()), 0)
+
+
+LATE = """
+import numpy as np
+from gp_core import compiled
+from gpgmap_ros.config import Config
+from gpgmap_ros.slam import MappingPipeline
+from gpgmap_ros.slam.first_start import compile_mapping
+
+def forms():
+    return {(loop.__module__, loop.__name__, form) for loop in compiled._WATCH.loops for form in loop.overloads}
+
+compile_mapping(Config())
+before = forms()
+pipeline, rng = MappingPipeline(Config(), solved_beside=True), np.random.default_rng(0)
+for stamp in range(1, 4):
+    points = np.column_stack([rng.uniform(-3.0, 3.0, (2000, 2)), rng.normal(-1.0, 0.1, 2000)])  # as they are decoded
+    pipeline.add_cloud(points, np.eye(4), stamp * 1_000_000_000, np.eye(6) * 1e-6)
+    task = pipeline.map_to_solve()
+    pipeline.look_at(task.solve())
+    task.renew()
+assert forms() == before, forms() - before
+"""
+
+
+def test_no_cloud_of_a_run_has_to_wait_for_a_loop() -> None:
+    subprocess.run([sys.executable, "-c", LATE], check=True, timeout=PATIENCE)

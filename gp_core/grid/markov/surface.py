@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -60,13 +60,13 @@ class MarkovSurface:
     lag: float = 0.0
     means: Array = field(init=False, repr=False)
     """(1, K, J + 2, I + 2)"""
-    covariances: Array = field(init=False, repr=False)
-    """(1, J + 2, I + 2, 13) of each coefficient with its neighbours."""
+    covariances: Any = field(init=False, repr=False)
+    """(1, J + 2, I + 2, 13) of each coefficient with its neighbours, in float32 as they are found."""
 
     def __post_init__(self) -> None:
         shape = self.y.count + DEGREE, self.x.count + DEGREE
         self.means = np.zeros((1, self.right_hand_sides, *shape))
-        self.covariances = np.empty((1, *shape, NEIGHBOURS))
+        self.covariances = np.empty((1, *shape, NEIGHBOURS), dtype=np.float32)
         self.covariances[:] = _prior_covariances(self.fronts.prior)
         self._changed: Mask = np.zeros((self.y.count, self.x.count), dtype=np.bool_)
         self._panes: list[_Part] | None = None
@@ -308,14 +308,14 @@ class _Part:
     y: _Piece
     x: _Piece
 
-    def copy(self, means: Array, covariances: Array) -> None:
+    def copy(self, means: Array, covariances: Any) -> None:
         """Write what the pane answers for to means (K, J + 2, I + 2) and covariances (J + 2, I + 2, 13)."""
         there = slice(self.y.core, self.y.end), slice(self.x.core, self.x.end)
         here = tuple(slice(piece.core - piece.first, piece.end - piece.first) for piece in (self.y, self.x))
         means[:, *there] = self.pane.means[:, *here]
         covariances[there] = self.pane.covariances[here]
 
-    def join(self, covariances: Array) -> None:
+    def join(self, covariances: Any) -> None:
         """Scale the covariances with coefficients that other panes answer for: those have another variance there.
 
         A pane does not see data far beyond it, so that far from any the variances of two panes differ by some percent.
