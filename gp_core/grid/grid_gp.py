@@ -548,19 +548,22 @@ class GridGP:
         known = (parts.carried + parts.detail) * self._scale_at(xy)
         return height, self._scale.width * np.sqrt(known + noise), degrees
 
-    def learn_scale(self) -> LocalScale:
+    def learn_scale(self, *, detail: bool = False) -> LocalScale:
         """Learn how large noise is against relief, and by place how far all variances are from what the points show.
 
         The first is one factor on all noise variances (gp_core.grid.noise_level), estimated again when the data have
         doubled. The second leaves the surface as it is (gp_core.grid.local_scale). Only statistics are needed; call
         it again when the map has grown. Variances of height and slope, `measured_noise_at` and what follows from it
         use the result. Not together with `learn_noise`.
+
+        detail: also estimate relief below the lattice (gp_core.grid.markov.detail), which changes heights and their
+            variances where points show it; a map with a `scale_prior` has that of its whole instead
         """
         if self.count == 0.0:
             raise ValueError("there are no data to learn the noise from: update the map first")
         if self.count > _LEVEL_RENEW * self._level_count:
             self._learn_level()
-        residuals = self.block_residuals()
+        residuals = self.block_residuals(detail=detail)
         prior = self._scale_prior or learn_scale_prior([residuals], 1.0 / self.noise_level)
         found = estimate_scale(residuals, prior)
         if self._scale is not None:
@@ -568,10 +571,13 @@ class GridGP:
         self._scale = found
         return found
 
-    def block_residuals(self, bounds: tuple[float, float, float, float] | None = None) -> BlockResiduals:
+    def block_residuals(
+        self, bounds: tuple[float, float, float, float] | None = None, *, detail: bool = False
+    ) -> BlockResiduals:
         """What the scale is learned from; of several parts of a map by `learn_scale_prior`.
 
         bounds: (x_min, y_min, x_max, y_max) of the blocks that speak for their surroundings; all unless given
+        detail: see `learn_scale`
         """
         self._solve()
         s, inside = self._observations.effective(), None
@@ -582,13 +588,14 @@ class GridGP:
             )
         means = self._block_means()
         squares, leverage = residual_squares(s, means), s.weights[..., 0, 0] * self._known_variances(s)
+        splines = block_residuals(s, squares, leverage, inside)
         if self._scale_prior is None:
-            self._detail = self._surface.estimate_detail(s, squares)
-        if self._detail is not None:
-            below, of_detail, pull = self._surface.detail_blocks(s, self._detail)
-            squares = residual_squares(s, means + below)
-            leverage = pull * leverage + of_detail
-        return block_residuals(s, squares, leverage, inside, self._detail)
+            self._detail = self._surface.estimate_detail(s, squares) if detail else None
+        if self._detail is None:
+            return splines
+        below, of_detail, pull = self._surface.detail_blocks(s, self._detail)
+        left = residual_squares(s, means + below)
+        return block_residuals(s, left, pull * leverage + of_detail, inside, self._detail, splines)
 
     def calibrate_by_own(self, xy: Any, z: Any, variance: Any) -> None:
         """Learn the distribution of points about the map from some that are in it, each predicted without itself.

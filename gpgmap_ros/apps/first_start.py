@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.mapping.model import compile_learning
 from gpgmap_ros.slam.closure_warm_up import warm_up as warm_up_closures
 from gpgmap_ros.slam.first_start import compile_mapping
 
@@ -17,9 +18,10 @@ OPTIONAL: dict[str, Any] = {"filter.voxel_size": 0.1, "filter.lowest_surface": T
 
 
 def compile_all_mapping(config: Config) -> None:
-    """What the node compiles, and what it needs with other settings and with clouds in float64."""
+    """What the node compiles, what it needs with other settings and with clouds in float64, and what batches need."""
     compile_mapping(config, closures_too=True)
     compile_mapping(with_settings(config, OPTIONAL), np.float64)
+    compile_learning(config.mapping, batch=True)
 
 
 PARTS: dict[str, Callable[[Config], None]] = {

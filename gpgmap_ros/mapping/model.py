@@ -216,9 +216,15 @@ def warm_up(mapping: MappingConfig, *, approximate: bool) -> None:
         cached_gp(mapping, APPROXIMATE_TILES)
 
 
-def compile_learning(mapping: MappingConfig) -> None:
-    """Compile what a map learns with that a few points on level ground do not ask for."""
-    if is_rough(mapping) and mapping.learn_noise:
+def estimates_detail(mapping: MappingConfig, *, batch: bool) -> bool:
+    """Whether a map learns relief below the lattice. batch: it is made of all its points at once"""
+    wanted = mapping.detail == "always" or (batch and mapping.detail == "batch")
+    return wanted and is_rough(mapping) and mapping.learn_noise
+
+
+def compile_learning(mapping: MappingConfig, *, batch: bool) -> None:
+    """Compile what a map learns with that a few points on level ground do not ask for. batch: see above"""
+    if estimates_detail(mapping, batch=batch):
         compile_detail(terrain_kernel(mapping), block_spacing(mapping))
 
 

@@ -71,7 +71,7 @@ def compile_mapping(config: Config, dtype: DTypeLike = np.float64, *, closures_t
             trial.solve_map()
     else:
         trial.solve_map()
-    compile_learning(config.mapping)
+    compile_learning(config.mapping, batch=False)
     keep_tables(config.mapping)
     trial.finish_submap()  # of which the other process has left the loops on disk
 
