@@ -92,3 +92,32 @@ assert forms() == before, forms() - before
 
 def test_no_cloud_of_a_run_has_to_wait_for_a_loop() -> None:
     subprocess.run([sys.executable, "-c", LATE], check=True, timeout=PATIENCE)
+
+
+DETAIL = """
+import sys
+from gp_core import compiled
+from gpgmap_ros.apps.first_start import compile_all_mapping
+from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.slam.closure_warm_up import warm_up
+from gpgmap_ros.slam.first_start import compile_mapping
+
+def forms():
+    return sum(len(loop.overloads) for loop in compiled._WATCH.loops if loop.__module__ == "gp_core.grid.markov.detail")
+
+if sys.argv[1] == "compile":
+    compile_all_mapping(Config())
+else:
+    compile_mapping(with_settings(Config(), {"mapping.detail": sys.argv[1]}))
+    warm_up()  # the closures of the node
+print(forms())
+"""
+
+
+@pytest.mark.parametrize(("what", "some"), [("batch", False), ("always", True), ("compile", True)])
+def test_detail_is_compiled_by_who_may_need_it(what: str, some: bool) -> None:
+    """Not by a first start of the node with the default, though `gpgmap compile` does it."""
+    found = subprocess.run(
+        [sys.executable, "-c", DETAIL, what], check=True, timeout=PATIENCE, stdout=subprocess.PIPE, text=True
+    )
+    assert (int(found.stdout) > 0) == some
