@@ -18,9 +18,9 @@ OPTIONAL: dict[str, Any] = {"filter.voxel_size": 0.1, "filter.lowest_surface": T
 
 
 def compile_all_mapping(config: Config) -> None:
-    """What the node compiles, what it needs with other settings and with clouds in float64, and what batches need."""
+    """What the node compiles, what it needs with other settings and clouds in float32, and what batches need."""
     compile_mapping(config, closures_too=True)
-    compile_mapping(with_settings(config, OPTIONAL), np.float64)
+    compile_mapping(with_settings(config, OPTIONAL), np.float32)
     compile_learning(config.mapping, batch=True)
 
 

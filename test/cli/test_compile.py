@@ -99,6 +99,8 @@ def test_after_it_neither_mapping_nor_closures_nor_surveys_compile_anything(
     assert {"eliminate", "substitute"} <= by_itself  # of the map
     if len(os.sched_getaffinity(0)) > 1:  # by the process beside
         assert not {"_mean_row", "_variance_row"} & by_itself  # of submaps
+    drawing = list((tmp_path / "cache").rglob("evaluation.at_cells-*.nbc"))
+    assert len(drawing) == 1, "an empty map is drawn by the same form as any other"
     assert list((tmp_path / "cache").rglob("*.kept.npz"))
     compared, names = json.loads(run(sys.executable, "-c", LISTEN + RUN).stdout)
     assert compared > 0

@@ -28,7 +28,7 @@ def test_the_process_beside_has_ended_when_the_map_is_ready(
 ) -> None:
     done = tmp_path / "done"
     child(monkeypatch, f"import sys; sys.stdin.buffer.read(); open({str(done)!r}, 'w')")
-    with first_start._submaps_beside(Config(), closures_too=False):
+    with first_start._process_beside(Config(), closures_too=False):
         pass
     assert done.exists()
 
@@ -37,14 +37,43 @@ def test_the_process_beside_has_ended_when_the_map_is_ready(
 @pytest.mark.parametrize("code", ["raise SystemExit(3)", "import os; os.close(0); os._exit(3)"])
 def test_a_process_beside_that_fails_does_no_harm(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     child(monkeypatch, code)
-    with first_start._submaps_beside(Config(), closures_too=False):
+    with first_start._process_beside(Config(), closures_too=False):
         pass
 
 
 def test_a_process_beside_that_cannot_be_started_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_start, "module_command", lambda *_: ["/nowhere/python"])
-    with first_start._submaps_beside(Config(), closures_too=False):
+    with first_start._process_beside(Config(), closures_too=False):
         pass
+
+
+COMPILED = """
+from numba.core.event import Listener, register
+
+class Compiled(Listener):
+    names = set()
+    def on_start(self, event):
+        self.names.add(event.data["dispatcher"].py_func.__name__)
+    def on_end(self, event):
+        pass
+
+register("numba:compile", Compiled())
+from gpgmap_ros.config import Config
+from gpgmap_ros.slam.first_start import Trial
+Trial(Config()).draw_empty_map()
+print(*Compiled.names)
+"""
+
+
+def test_an_empty_map_is_drawn_without_what_it_is_solved_by(tmp_path: Path) -> None:
+    """So that the process beside can compile the one while this one compiles the other."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], env=dict(os.environ, NUMBA_CACHE_DIR=str(tmp_path)),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    names = set(done.stdout.split())
+    assert "at_cells" in names
+    assert not {"add_blocks", "eliminate", "substitute"} & names
 
 
 @BOTH_CORES
@@ -56,7 +85,7 @@ def test_it_is_not_waited_for_after_an_error(monkeypatch: pytest.MonkeyPatch, tm
     )
 
     def interrupted() -> None:
-        with first_start._submaps_beside(Config(), closures_too=False):
+        with first_start._process_beside(Config(), closures_too=False):
             while not (number.exists() and number.read_text().endswith("\n")):
                 time.sleep(0.01)
             raise KeyboardInterrupt
