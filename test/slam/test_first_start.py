@@ -125,9 +125,11 @@ def test_no_cloud_of_a_run_has_to_wait_for_a_loop() -> None:
 
 DETAIL = """
 import sys
+import numpy as np
 from gp_core import compiled
 from gpgmap_ros.apps.first_start import compile_all_mapping
 from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.mapping import gpgmap_from_points
 from gpgmap_ros.slam.closure_warm_up import warm_up
 from gpgmap_ros.slam.first_start import compile_mapping
 
@@ -136,6 +138,12 @@ def forms():
 
 if sys.argv[1] == "compile":
     compile_all_mapping(Config())
+    before = forms()
+    rng = np.random.default_rng(1)
+    xy = rng.uniform(0.0, 40.0, (10_000, 2))
+    z = sum(np.sin(xy @ rng.normal(0.0, 1.2, 2) + rng.uniform(0.0, 6.3)) for _ in range(40))
+    gpgmap_from_points(np.column_stack([xy, 0.1 * z]), 1.0)
+    assert forms() == before, "a map that has detail compiles nothing more"
 else:
     compile_mapping(with_settings(Config(), {"mapping.detail": sys.argv[1]}))
     warm_up()  # the closures of the node

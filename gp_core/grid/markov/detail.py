@@ -146,7 +146,8 @@ def compile_detail(kernel: Kernel, spacing: tuple[float, float]) -> None:
     W, H, means = (np.zeros((1, 1, order, order)) for order in orders)
     fill_blocks(W, H, means, prior.root, 1.0, np.empty_like(means), np.empty((1, 1)), np.empty((1, 1)))
     block, at = np.zeros(1, dtype=np.int64), np.zeros(1)
-    covariances, out = np.ones((ORDER, ORDER, NEIGHBOURS)), np.empty((len(DetailAt._fields), 1))
+    covariances = np.ones((ORDER, ORDER, NEIGHBOURS), dtype=np.float32)  # as surfaces keep them
+    out = np.empty((len(DetailAt._fields), 1))
     fill_places(block, at, block, at, W, H, means, covariances, prior.root, prior.shares, 1.0, True, out)
 
 
