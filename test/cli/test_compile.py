@@ -110,4 +110,4 @@ def test_after_it_neither_mapping_nor_closures_nor_surveys_compile_anything(
     assert names == []
     second = run(str(executables / "gpgmap"), "compile", "--json")
     assert "inner loops" not in second.stderr
-    assert set(json.loads(second.stdout)["seconds"]) == {"mapping", "loop closure"}
+    assert set(json.loads(second.stdout)["seconds"]) == {"mapping", "loop closure", "surveys"}

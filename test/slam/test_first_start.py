@@ -127,7 +127,7 @@ DETAIL = """
 import sys
 import numpy as np
 from gp_core import compiled
-from gpgmap_ros.apps.first_start import compile_all_mapping
+from gpgmap_ros.apps.first_start import compile_all_mapping, compile_surveys
 from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.mapping import gpgmap_from_points
 from gpgmap_ros.slam.closure_warm_up import warm_up
@@ -138,6 +138,7 @@ def forms():
 
 if sys.argv[1] == "compile":
     compile_all_mapping(Config())
+    compile_surveys(Config())
     before = forms()
     rng = np.random.default_rng(1)
     xy = rng.uniform(0.0, 40.0, (10_000, 2))
