@@ -32,6 +32,7 @@ from gpgmap_ros.io.recordings import Decoder, Recording
 from gpgmap_ros.mapping.filters import select_ground
 from gpgmap_ros.mapping.model import (
     correlation_length,
+    estimates_detail,
     expected_noise_variance,
     fit_gp,
     is_rough,
@@ -294,7 +295,8 @@ def evaluate(points: Points, candidate: Candidate, fold: int) -> Score:
     if candidate.mapping.learn_noise:
         sample = PointSample()
         sample.add(train.xyz, train.variance * candidate.factor)
-        gp.learn_scale()
+        # Points of files are mapped at once, those of a sensor by a map that grows with them.
+        gp.learn_scale(detail=estimates_detail(candidate.mapping, batch=not points.sensed))
         gp.calibrate_by_own(sample.points[:, :2], sample.points[:, 2], sample.points[:, 3])
         mean, scale, degrees = gp.measured_heights(held.xyz[:, :2])
         low, high = gp.measured_interval(held.xyz[:, :2], TWO_STD)

@@ -20,6 +20,7 @@ from gpgmap_ros.mapping.layers import NOISE_VARIANCE
 from gpgmap_ros.mapping.model import (
     APPROXIMATE_TILES,
     cached_gp,
+    estimates_detail,
     has_fine_blocks,
     is_rough,
     known_reach,
@@ -49,10 +50,14 @@ class ElevationMap:
 
     centre: x and y of the middle of the map; its edges are on whole cells of the frame.
     mean: height that the relief is a deviation from; that of the first points unless given
+    batch: it is made of all its points at once, which some settings ask for (`mapping.detail`)
     """
 
-    def __init__(self, config: MappingConfig, centre: ArrayLike, mean: float | None = None) -> None:
+    def __init__(
+        self, config: MappingConfig, centre: ArrayLike, mean: float | None = None, *, batch: bool = False
+    ) -> None:
         self.config = config
+        self._batch = batch
         self._mean = mean
         self._grid = grid_around(np.asarray(centre, dtype=np.float64), config)
         self._gp: GridGP | None = None
@@ -175,7 +180,7 @@ class ElevationMap:
         """What the scale of variances is learned from (see `GridGP.block_residuals`). ValueError without points."""
         if self._gp is None:
             raise ValueError("the map has no points yet: add some before asking for what they scatter by")
-        return self._gp.block_residuals(bounds)
+        return self._gp.block_residuals(bounds, detail=estimates_detail(self.config, batch=self._batch))
 
     def restore(
         self,
@@ -204,7 +209,7 @@ class ElevationMap:
         """
         out = before
         if out is None or out._twin_of is not self._gp:
-            out = ElevationMap(self.config, (0.0, 0.0), self._mean)
+            out = ElevationMap(self.config, (0.0, 0.0), self._mean, batch=self._batch)
             out._gp, out._twin_of = (None if self._gp is None else self._gp.twin()), self._gp
         elif out._gp is not None and self._gp is not None:
             out._gp.take(self._gp)
@@ -259,7 +264,7 @@ class ElevationMap:
 
     def _learn_noise(self, gp: GridGP) -> None:
         """Learn how far points scatter."""
-        gp.learn_scale()
+        gp.learn_scale(detail=estimates_detail(self.config, batch=self._batch))
         points = self._sample.points
         inside = flat_cells(self._grid, points[:, :2])[1]
         if not inside.all():
@@ -444,4 +449,4 @@ def map_around(points: Array, resolution: float, config: Config | None = None) -
             length_scale=max(mapping.length_scale, 5.0 * resolution),
             relief_std=max(mapping.relief_std, float(np.std(points[:, 2]))),
         )
-    return ElevationMap(mapping, (low + high) / 2.0)
+    return ElevationMap(mapping, (low + high) / 2.0, batch=True)

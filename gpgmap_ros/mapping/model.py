@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from gp_core.grid import Grid, GridGP, Tiles, TileSize
+from gp_core.grid.markov.detail import compile_detail
 from gp_core.kernels import RBF, Matern
 from gp_core.kernels.base import Kernel
 from gpgmap_ros.arrays import Array
@@ -213,6 +214,18 @@ def warm_up(mapping: MappingConfig, *, approximate: bool) -> None:
     cached_gp(mapping)
     if approximate and not is_rough(mapping):
         cached_gp(mapping, APPROXIMATE_TILES)
+
+
+def estimates_detail(mapping: MappingConfig, *, batch: bool) -> bool:
+    """Whether a map learns relief below the lattice. batch: it is made of all its points at once"""
+    wanted = mapping.detail == "always" or (batch and mapping.detail == "batch")
+    return wanted and is_rough(mapping) and mapping.learn_noise
+
+
+def compile_learning(mapping: MappingConfig, *, batch: bool) -> None:
+    """Compile what a map learns with that a few points on level ground do not ask for. batch: see above"""
+    if estimates_detail(mapping, batch=batch):
+        compile_detail(terrain_kernel(mapping), block_spacing(mapping))
 
 
 def keep_tables(mapping: MappingConfig) -> None:

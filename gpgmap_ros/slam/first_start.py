@@ -23,7 +23,7 @@ from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.interpreter import module_command
 from gpgmap_ros.mapping import ElevationMap
 from gpgmap_ros.mapping.filters import select_ground
-from gpgmap_ros.mapping.model import keep_tables
+from gpgmap_ros.mapping.model import compile_learning, keep_tables
 from gpgmap_ros.slam.end_with_parent import end_with_parent
 from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
@@ -83,6 +83,7 @@ def compile_mapping(config: Config, dtype: DTypeLike = np.float64, *, closures_t
                 begun = True
                 beside.enter_context(_process_beside(config, closures_too))
             step()
+        compile_learning(config.mapping, batch=False)
     keep_tables(config.mapping)
     trial.finish_submap()  # of which the other process has left the loops on disk
 

@@ -121,3 +121,41 @@ assert forms() == before, forms() - before
 
 def test_no_cloud_of_a_run_has_to_wait_for_a_loop() -> None:
     subprocess.run([sys.executable, "-c", LATE], check=True, timeout=PATIENCE)
+
+
+DETAIL = """
+import sys
+import numpy as np
+from gp_core import compiled
+from gpgmap_ros.apps.first_start import compile_all_mapping, compile_surveys
+from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.mapping import gpgmap_from_points
+from gpgmap_ros.slam.closure_warm_up import warm_up
+from gpgmap_ros.slam.first_start import compile_mapping
+
+def forms():
+    return sum(len(loop.overloads) for loop in compiled._WATCH.loops if loop.__module__ == "gp_core.grid.markov.detail")
+
+if sys.argv[1] == "compile":
+    compile_all_mapping(Config())
+    compile_surveys(Config())
+    before = forms()
+    rng = np.random.default_rng(1)
+    xy = rng.uniform(0.0, 40.0, (10_000, 2))
+    z = sum(np.sin(xy @ rng.normal(0.0, 1.2, 2) + rng.uniform(0.0, 6.3)) for _ in range(40))
+    gpgmap_from_points(np.column_stack([xy, 0.1 * z]), 1.0)
+    assert forms() == before, "a map that has detail compiles nothing more"
+else:
+    compile_mapping(with_settings(Config(), {"mapping.detail": sys.argv[1]}))
+    warm_up()  # the closures of the node
+print(forms())
+"""
+
+
+@pytest.mark.parametrize(("what", "some"), [("batch", False), ("always", True), ("compile", True)])
+def test_detail_is_compiled_by_who_may_need_it(what: str, some: bool) -> None:
+    """Not by a first start of the node with the default, though `gpgmap compile` does it."""
+    found = subprocess.run(
+        [sys.executable, "-c", DETAIL, what], check=True, timeout=PATIENCE, stdout=subprocess.PIPE, text=True
+    )
+    assert (int(found.stdout) > 0) == some
