@@ -64,7 +64,7 @@ class ElevationMap:
         self._twin_of: GridGP | None = None
         self._posterior: GridPosterior | None = None
         self._hasty = False
-        """The last posterior was a prompt one, and what it left has not been done."""
+        """The last posterior was a prompt or an approximate one, and what it left has not been done."""
         self._new_points = 0
         """Since the noise was last learned."""
         self._seen = 0.0
@@ -302,10 +302,16 @@ class ElevationMap:
     def approximate_posterior(self) -> GridPosterior:
         """The surface about as it is known now, for less work: to compare points with it.
 
-        Smooth kernels have a cheaper posterior; of rough ones it is a prompt one.
+        Smooth kernels have a cheaper posterior. Of rough ones only the noise is learned less often: a prompt posterior
+        may leave ground that was seen since the last one unknown, and nothing would be compared with it.
         """
-        if self._posterior is not None or self._gp is None or is_rough(self.config):
-            return self._solved(prompt=True, noise_growth=COMPARED_NOISE)
+        if self._posterior is not None:
+            return self._posterior
+        if self._gp is None or is_rough(self.config):
+            self._hasty = False
+            posterior = self._solved(prompt=False, noise_growth=COMPARED_NOISE)
+            self._hasty = True  # variances may lag, here and in the next one
+            return posterior
         return self._with_common_error(self._gp.posterior_by(cached_gp(self.config, APPROXIMATE_TILES)))
 
     def even_variance(self, posterior: GridPosterior) -> Array:

@@ -89,6 +89,27 @@ def test_comparing_points_with_a_rough_map_leaves_nothing_undone() -> None:
     assert compared.posterior() is whole
 
 
+def test_ground_seen_since_the_last_surface_is_known_in_the_next() -> None:
+    rng = np.random.default_rng(6)
+    config = dataclasses.replace(ROUGH, size_x=12.0, size_y=6.0)
+    compared, other = (ElevationMap(config, centre=(0.0, 0.0)) for _ in range(2))
+    for x in (
+        -4.5,
+        -3.0,
+        -1.5,
+        0.0,
+        1.5,
+        3.0,
+    ):  # as a sensor drives on: each time more ground than is known so far
+        points = hill_points(rng, 8_000, 2.4) * [0.5, 1.0, 1.0] + [x, 0.0, 0.0]
+        compared.add(points, np.full(len(points), 0.02**2))
+        other.add(points, np.full(len(points), 0.02**2))
+        surface = compared.approximate_posterior()
+    expected = ~other.unknown(other.posterior())
+    assert expected.mean() > 0.4
+    assert (expected & compared.unknown(surface)).sum() < 0.01 * expected.sum()
+
+
 def test_boulders_are_mapped_better_with_the_rough_kernel() -> None:
     rng = np.random.default_rng(2)
     centres, radii = rng.uniform(-2.4, 2.4, (40, 2)), rng.uniform(0.1, 0.3, 40)
