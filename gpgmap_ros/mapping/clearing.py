@@ -1,19 +1,27 @@
-"""Visibility clearing: a ray that passes through the mapped surface is evidence against it.
+"""Visibility clearing: a ray that passes through what the map's points show is evidence against them.
 
 People, vehicles and dust leave points where, later, nothing is. The gate notices that where later points fall into the
-same cell; where they do not, the rays to points behind it still pass through what the map shows there. On its way from
-the sensor to a measured point, at a distance r, a ray is below the surface (mean f, variance v, gradient g) by f - z
-and contradicts it if
+same cell; where they do not, the rays to points behind it still pass there. What a ray is compared with is the mean
+height f of the points that a cell has now, not the map as it was last solved, which knows nothing of what came since,
+and where a ghost spreads into the cells around (the solved surface stands in for cells of a map that was loaded). On
+its way from the sensor, at a distance r, a ray contradicts the cell if it is deeper below f than
 
-    f - z > tolerance + |g| edge + threshold sqrt(v + height_std^2 + (angle_std r)^2)
+    tolerance + |g| edge + threshold sqrt(v + height_std^2 + (angle_std r)^2)
 
-where the second term allows for the shape of the ground within a cell and the third for what map and ray are uncertain
-by: at grazing angles a small error of the pose moves the ray through much ground. v is that of a place whose points
-scatter as they do on the whole: somebody who stood here and went leaves scatter that must not protect what is left. A
-cell is cleared when `clouds` clouds had rays through it and none of the points in it, of these clouds or between them,
-agreed with the surface. So are the cells around it, as far as they join, through which as many clouds had rays deeper
-than `tolerance` alone, then or later: the flanks of what is not there. The map then forgets all of its data in them, as
-in cells that the gate releases.
+where g is the slope to the cells around, for the shape of the ground within the cell, v the variance of a point there,
+and the last terms what the ray is uncertain by: at grazing angles a small error of the pose moves it through much
+ground. Learned scatter takes no part: somebody who stood here leaves some, which must not protect what is left.
+
+A cell is cleared when, since the last point that agreed with it,
+
+- `clouds` clouds have had rays through it;
+- they passed on both sides of where its points are: a wall seen along its face has rays through its cells on one side;
+- one of them would have hit it (with all but `UNLIKELY`) if a ray still did so as often as before: what rays pass
+  through and also hit, as grass, stays. What less than `LEAST_HIT` of them ever hit is no surface, but dust.
+
+So are the cells around it, as far as they join, through which as many clouds had rays deeper than `tolerance` alone,
+then or later: the flanks of what is not there. The map then forgets all of its data in them, as in cells that the gate
+releases. Nothing depends on the order of the points of a cloud but which rays of a very large one are followed.
 
 There are no overhangs in an elevation map: under a bridge, the rays pass through what the map may show of its deck.
 """
@@ -26,28 +34,42 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import binary_propagation
 
-from gp_core.compiled import compiled
 from gp_core.grid import Grid
-from gpgmap_ros.arrays import Array
+from gpgmap_ros.arrays import Array, Mask
 from gpgmap_ros.config import ClearingConfig
-from gpgmap_ros.mapping.cells import carry_over
+from gpgmap_ros.mapping.cells import carry_over, flat_cells
 from gpgmap_ros.mapping.gate import PosteriorSnapshot
+from gpgmap_ros.mapping.ray_evidence import COUNT, SECTORS, SUMS, follow_rays, highest, take_points
 
-STEP: Final = 0.75
-"""Cells from one look at a ray to the next: it may miss the corner of a cell, which the rays beside it do not."""
+UNLIKELY: Final = 1e-3
+"""Probability that rays miss by chance what they hit before, up to which it is believed to be gone."""
+LEAST_HIT: Final = 0.1
+"""Share of the rays through a place that end there, below which nothing solid enough to be mapped is there."""
 
 
 class VisibilityClearing:
-    """Remembers, for each cell of the map's present window, how many clouds have looked through it."""
+    """Remembers the points of each cell of the map's present window, and how many clouds have looked through it.
 
-    def __init__(self, config: ClearingConfig) -> None:
+    spacing: edges of the blocks in which the map keeps its points; a point counts for the cell in which the centre of
+        its block is, because it is forgotten with that cell. 0: for its own cell
+    """
+
+    def __init__(self, config: ClearingConfig, spacing: float = 0.0) -> None:
         self.config = config
+        self._spacing = spacing
         self._grid: Grid | None = None
         self._clouds = 0
-        self._clearly: NDArray[np.int32] = np.zeros((0, 0), dtype=np.int32)
-        self._perhaps: NDArray[np.int32] = np.zeros((0, 0), dtype=np.int32)
+        self._sums: Array = np.zeros((SUMS, 0, 0))
+        """Of the points that each cell has, see `ray_evidence`."""
+        self._clearly, self._perhaps, self._rays, self._missed = (
+            np.zeros((0, 0), dtype=np.int32) for _ in range(4)
+        )
+        """Clouds with rays that contradict each cell, and that are deeper than the tolerance; number of the latter since
+        a point has agreed, and before."""
+        self._sides: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
+        """Directions in which rays have passed by the middle of the points, one bit for each sector."""
         self._cleared: NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
-        """Cells that were cleared, and in which no point has agreed with the surface since."""
+        """Cells that were cleared, and in which no point has agreed with the map since."""
 
     @property
     def doubted(self) -> int:
@@ -63,109 +85,103 @@ class VisibilityClearing:
         ray_std: of the rays' height at the sensor, in metres, and of their direction, in radians
         grid: the map's present window; the snapshot may be of an earlier one
         """
-        self._align(grid)
-        posterior, config = snapshot.posterior, self.config
-        known = posterior.mean[snapshot.known]
-        if not known.size:
+        grid = self._align(grid)
+        top = highest(self._sums, snapshot.posterior.mean, snapshot.known)
+        if not np.isfinite(top):
             return np.empty((0, 2))
-        stride = -(-len(xyz) // config.rays)
+        stride = max(-(-len(xyz) // self.config.rays), 1)
         self._clouds += 1  # so that the rays that are followed take turns
-        seen = np.zeros((3, *grid.shape), dtype=np.bool_)
-        variance = posterior.variance if snapshot.even_variance is None else snapshot.even_variance
-        _look_through(
-            sensor, xyz, (stride, self._clouds % max(stride, 1)), float(known.max()),
-            (*posterior.grid.origin, posterior.grid.resolution), snapshot.known,
-            posterior.mean, variance, posterior.gradient,
-            (*grid.origin, grid.resolution), (config.tolerance, config.threshold, *ray_std), seen,
+        seen = np.zeros((2, *grid.shape), dtype=np.bool_)
+        rays = np.zeros(grid.shape, dtype=np.int32)
+        follow_rays(
+            sensor, xyz, (stride, self._clouds % stride), top, (*grid.origin, grid.resolution, self._spacing),
+            self._sums, _surface(snapshot, grid), self._limits(ray_std), seen, rays, self._sides,
         )  # fmt: skip
-        supported, clearly, perhaps = seen
-        for count, passed in ((self._clearly, clearly), (self._perhaps, perhaps)):
-            count[supported] = 0
-            count[passed & ~supported] += 1
-        sure, likely = (count >= config.clouds for count in (self._clearly, self._perhaps))
-        self._cleared &= ~supported
-        seeds = sure | self._cleared
-        around = np.ones((3, 3), dtype=np.bool_)
-        cleared = binary_propagation(seeds, structure=around, mask=seeds | likely) & (sure | likely)
+        cleared = self._decide(seen[0], seen[1], rays, stride)
+        self._empty(cleared)
         self._cleared |= cleared
-        self._clearly[cleared] = self._perhaps[cleared] = 0
         iy, ix = np.nonzero(cleared)
         centres = np.column_stack([grid.x[ix], grid.y[iy]])
         snapshot.mark_unknown(centres)
         return centres
 
-    def _align(self, grid: Grid) -> None:
-        """Carry the counts along when the window has moved, by whole cells."""
+    def add(self, sensor: Array, xyz: Array, ray_std: tuple[float, float], grid: Grid) -> None:
+        """Remember the points (N, 3) that the map takes, as in `apply`."""
+        grid = self._align(grid)
+        place = (*grid.origin, grid.resolution, self._spacing)
+        take_points(sensor, xyz, place, self._sums, self._limits(ray_std))
+
+    def forget(self, centres: Array) -> None:
+        """The map has forgotten what is in the cells with these centres (K, 2)."""
+        if self._grid is not None and len(centres):
+            index, inside = flat_cells(self._grid, centres)
+            gone = np.zeros(self._grid.shape, dtype=np.bool_)
+            gone.ravel()[index[inside]] = True
+            self._empty(gone)
+
+    def _decide(self, supported: Mask, clearly: Mask, rays: NDArray[np.int32], stride: int) -> Mask:
+        """The cells (ny, nx) to be cleared, after a cloud with points that agree, and with so many rays through."""
+        for count, passed in ((self._clearly, clearly), (self._perhaps, rays > 0)):
+            count[supported] = 0
+            count[passed & ~supported] += 1
+        self._rays += rays
+        self._missed[supported] += stride * self._rays[supported]
+        self._rays[supported] = 0
+        self._sides[supported] = 0
+        self._cleared &= ~supported
+        around = np.ones((3, 3), dtype=np.bool_)
+        likely = self._perhaps >= self.config.clouds
+        sure = (self._clearly >= self.config.clouds) & _on_both_sides(self._sides)
+        for cells in (likely, sure):
+            at = np.nonzero(cells)
+            cells[at] = self._rays[at] >= _enough_rays(self._sums[COUNT][at], self._missed[at])
+        seeds = sure | self._cleared
+        return binary_propagation(seeds, structure=around, mask=seeds | likely) & (sure | likely)
+
+    def _empty(self, cells: Mask) -> None:
+        """What was known of cells (ny, nx) is gone."""
+        self._sums[:, cells] = 0.0
+        for values in (self._clearly, self._perhaps, self._rays, self._missed, self._sides):
+            values[cells] = 0
+
+    def _limits(self, ray_std: tuple[float, float]) -> tuple[float, float, float, float]:
+        return (self.config.tolerance, self.config.threshold, *ray_std)
+
+    def _align(self, grid: Grid) -> Grid:
+        """The window with a cell around it, for blocks across its edge; all is carried along when it has moved."""
+        (x, y), (rows, columns), edge = grid.origin, grid.shape, grid.resolution
+        grid = Grid((x - edge, y - edge), (rows + 2, columns + 2), edge)
         if grid != self._grid:
-            self._clearly = carry_over(self._clearly, self._grid, grid)
-            self._perhaps = carry_over(self._perhaps, self._grid, grid)
-            self._cleared = carry_over(self._cleared, self._grid, grid)
+            old = self._grid
+            self._sums = np.stack([carry_over(values, old, grid) for values in self._sums])
+            self._clearly, self._perhaps = (
+                carry_over(values, old, grid) for values in (self._clearly, self._perhaps)
+            )
+            self._rays, self._missed = (carry_over(values, old, grid) for values in (self._rays, self._missed))
+            self._sides = carry_over(self._sides, old, grid)
+            self._cleared = carry_over(self._cleared, old, grid)
             self._grid = grid
+        return grid
 
 
-@compiled()
-def _look_through(  # type: ignore[no-untyped-def]
-    sensor, xyz, rays, top, at, known, mean, variance, gradient, window, limits, seen
-):
-    """Mark cells with points that agree (seen[0]), rays through them (1), rays deeper than the tolerance (2).
-
-    rays: every so manieth is followed, and the first of them; top: the highest of the surface
-    at, window: x and y of the corner and edge of the cells, of the surface and of the map's window
-    limits: tolerance, threshold, standard deviation of the rays' height and of their direction
-    """
-    supported, clearly, perhaps = seen[0], seen[1], seen[2]
-    edge = at[2]
-    for n in range(xyz.shape[0]):
-        d_x, d_y, d_z = xyz[n, 0] - sensor[0], xyz[n, 1] - sensor[1], xyz[n, 2] - sensor[2]
-        length = np.sqrt(d_x * d_x + d_y * d_y)
-        j, i = _cell(xyz[n, 0], xyz[n, 1], at, known)
-        m, k = _cell(xyz[n, 0], xyz[n, 1], window, supported)
-        if m >= 0 and j >= 0 and known[j, i]:
-            far = np.sqrt(d_x * d_x + d_y * d_y + d_z * d_z)
-            limit = _limit(j, i, far, edge, mean, variance, gradient, limits)
-            if mean[j, i] - xyz[n, 2] <= limit:
-                supported[m, k] = True
-        if n % rays[0] != rays[1] or length < edge:
-            continue
-        begin = 0.0
-        if sensor[2] > top:  # nothing to meet before the ray is as low as the highest ground
-            if d_z >= 0.0:
-                continue
-            begin = (top - sensor[2]) / d_z
-        steps = int(length / (STEP * edge)) + 1
-        last_j, last_i = -1, -1
-        for step in range(int(begin * steps), steps):
-            share = (step + 0.5) / steps
-            x, y = sensor[0] + share * d_x, sensor[1] + share * d_y
-            j, i = _cell(x, y, at, known)
-            if j < 0 or (j == last_j and i == last_i) or not known[j, i]:
-                continue
-            last_j, last_i = j, i
-            z = sensor[2] + share * d_z
-            if mean[j, i] - z > limits[0]:
-                m, k = _cell(x, y, window, supported)
-                if m < 0:
-                    continue
-                perhaps[m, k] = True
-                far = share * np.sqrt(d_x * d_x + d_y * d_y + d_z * d_z)
-                if mean[j, i] - z > _limit(j, i, far, edge, mean, variance, gradient, limits):
-                    clearly[m, k] = True
+def _surface(snapshot: PosteriorSnapshot, grid: Grid) -> tuple[tuple[int, int], Mask, Array, Array, Array, float]:
+    """Row and column of the window's first cell on the surface, known cells, mean, variance, gradient; edge."""
+    posterior = snapshot.posterior
+    x, y = np.round((np.array(grid.origin) - posterior.grid.origin) / grid.resolution).astype(int)
+    variance = posterior.variance if snapshot.even_variance is None else snapshot.even_variance
+    return (int(y), int(x)), snapshot.known, posterior.mean, variance, posterior.gradient, grid.resolution
 
 
-@compiled()
-def _cell(x, y, at, cells):  # type: ignore[no-untyped-def]
-    """Row and column of a position, -1 outside."""
-    i = int(np.floor((x - at[0]) / at[2]))
-    j = int(np.floor((y - at[1]) / at[2]))
-    if i < 0 or j < 0 or i >= cells.shape[1] or j >= cells.shape[0]:
-        return -1, -1
-    return j, i
+def _on_both_sides(sides: NDArray[np.uint8]) -> Mask:
+    """Whether rays have passed in opposite directions from the middle, a sector more or less."""
+    opposite = np.zeros_like(sides)
+    for turn in (SECTORS // 2 - 1, SECTORS // 2, SECTORS // 2 + 1):
+        opposite |= (sides << turn) | (sides >> (SECTORS - turn))
+    return np.asarray((sides & opposite) != 0)
 
 
-@compiled()
-def _limit(j, i, far, edge, mean, variance, gradient, limits):  # type: ignore[no-untyped-def]
-    """Depth below the surface of a cell that a ray may have without contradicting it."""
-    tolerance, threshold, height_std, angle_std = limits
-    slope = np.sqrt(gradient[j, i, 0] ** 2 + gradient[j, i, 1] ** 2)
-    ray = height_std * height_std + (angle_std * far) ** 2
-    return tolerance + slope * edge + threshold * np.sqrt(variance[j, i] + ray)
+def _enough_rays(hit: Array, missed: NDArray[np.int32]) -> Array:
+    """Rays that all miss, by chance, with probability `UNLIKELY` what so many have hit and missed before."""
+    share = hit / np.maximum(hit + missed, 1.0)
+    doubtful = (share >= LEAST_HIT) & (share < 1.0)
+    return np.where(doubtful, np.log(UNLIKELY) / np.log1p(-np.where(doubtful, share, 0.5)), 0.0)

@@ -1,0 +1,197 @@
+"""What the rays of a cloud say of the cells that they pass through: the compiled loops of clearing.py.
+
+Of the points of each cell there are sums: how many, of their heights, of the variances of these, and of x and y.
+
+    place: x and y of the window's corner, edge of the cells, edge of the map's blocks (0: points count for their cell)
+    sums: (SUMS, ny, nx); surface: as last solved, for cells without points: row and column of the window's first cell
+        on it, known cells, mean, variance, gradient, edge of a cell
+    limits: tolerance, threshold, standard deviation of the rays' height and of their direction
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from gp_core.compiled import compiled
+
+COUNT, HEIGHT, VARIANCE, X, Y, SUMS = 0, 1, 2, 3, 4, 5
+SECTORS: Final = 8
+"""Of the directions from the middle of a cell's points to a ray that passes by: as many as a byte has bits."""
+STEP: Final = 0.75
+"""Cells from one look at a ray to the next: it may miss the corner of a cell, which the rays beside it do not."""
+
+
+@compiled()
+def highest(sums, mean, known):  # type: ignore[no-untyped-def]
+    """The highest that a cell may be, by its points or by the surface; -inf where there are neither."""
+    top = -np.inf
+    for j in range(sums.shape[1]):
+        for i in range(sums.shape[2]):
+            if sums[COUNT, j, i] > 0.0:
+                top = max(top, sums[HEIGHT, j, i] / sums[COUNT, j, i])
+    for j in range(mean.shape[0]):
+        for i in range(mean.shape[1]):
+            if known[j, i]:
+                top = max(top, mean[j, i])
+    return top
+
+
+@compiled()
+def take_points(sensor, xyz, place, sums, limits):  # type: ignore[no-untyped-def]
+    """Add points (N, 3) to the sums of their cells.
+
+    Not those far below the points that are there: they lie behind what these show, and speak against it.
+    """
+    for n in range(xyz.shape[0]):
+        m, k = _block_cell(xyz[n, 0], xyz[n, 1], place, sums)
+        if m < 0:
+            continue
+        far = _distance(sensor, xyz[n])
+        count, noise = sums[COUNT, m, k], limits[2] ** 2 + (limits[3] * far) ** 2
+        if count > 0.0:
+            depth = sums[HEIGHT, m, k] / count - xyz[n, 2]
+            if depth > limits[0] and depth > _limit(_own_slope(sums, m, k), sums[VARIANCE, m, k] / count, noise, limits):
+                continue
+        sums[COUNT, m, k] += 1.0
+        sums[HEIGHT, m, k] += xyz[n, 2]
+        sums[VARIANCE, m, k] += noise
+        sums[X, m, k] += xyz[n, 0]
+        sums[Y, m, k] += xyz[n, 1]
+
+
+@compiled()
+def follow_rays(sensor, xyz, turn, top, place, sums, surface, limits, seen, rays, sides):  # type: ignore[no-untyped-def]
+    """Mark cells with points that agree (seen[0]) and with rays that contradict them (seen[1]).
+
+    turn: every so manieth ray is followed, and the first of them; top: the highest of all cells
+    rays: (ny, nx) number of those deeper than the tolerance; sides: (ny, nx) bits of the sectors in which they pass
+    """
+    supported, clearly = seen[0], seen[1]
+    edge = place[2]
+    for n in range(xyz.shape[0]):
+        m, k = _block_cell(xyz[n, 0], xyz[n, 1], place, sums)
+        if m >= 0:
+            height = _height(m, k, sums, surface)
+            if not np.isnan(height):
+                depth = height - xyz[n, 2]
+                if depth <= limits[0] or depth <= _limit_at(m, k, _distance(sensor, xyz[n]), sums, surface, limits):
+                    supported[m, k] = True
+        d_x, d_y, d_z = xyz[n, 0] - sensor[0], xyz[n, 1] - sensor[1], xyz[n, 2] - sensor[2]
+        length = np.sqrt(d_x * d_x + d_y * d_y)
+        if n % turn[0] != turn[1] or length < edge:
+            continue
+        begin = 0.0
+        if sensor[2] > top:  # nothing to meet before the ray is as low as the highest ground
+            if d_z >= 0.0:
+                continue
+            begin = (top - sensor[2]) / d_z
+        full = np.sqrt(d_x * d_x + d_y * d_y + d_z * d_z)
+        steps = int(length / (STEP * edge)) + 1
+        last_m, last_k = -1, -1
+        for step in range(int(begin * steps), steps):
+            share = (step + 0.5) / steps
+            m, k = _cell(sensor[0] + share * d_x, sensor[1] + share * d_y, place, sums)
+            if m < 0 or (m == last_m and k == last_k):
+                continue
+            last_m, last_k = m, k
+            depth = _height(m, k, sums, surface) - sensor[2] - share * d_z
+            if depth > limits[0]:  # not where nothing is known
+                rays[m, k] += 1
+                if depth > _limit_at(m, k, share * full, sums, surface, limits):
+                    clearly[m, k] = True
+                    sides[m, k] |= _side(m, k, sensor, d_x / length, d_y / length, sums)
+
+
+@njit(inline="always")
+def _distance(a, b):  # type: ignore[no-untyped-def]
+    return np.sqrt((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2)
+
+
+@njit(inline="always")
+def _cell(x, y, place, sums):  # type: ignore[no-untyped-def]
+    """Row and column of a position, -1 outside."""
+    k = int(np.floor((x - place[0]) / place[2]))
+    m = int(np.floor((y - place[1]) / place[2]))
+    if k < 0 or m < 0 or k >= sums.shape[2] or m >= sums.shape[1]:
+        return -1, -1
+    return m, k
+
+
+@njit(inline="always")
+def _block_cell(x, y, place, sums):  # type: ignore[no-untyped-def]
+    """The same of the middle of the block in which it is."""
+    h = place[3]
+    if h > 0.0:
+        x, y = (np.floor(x / h) + 0.5) * h, (np.floor(y / h) + 0.5) * h
+    return _cell(x, y, place, sums)
+
+
+@njit(inline="always")
+def _on_surface(m, k, surface):  # type: ignore[no-untyped-def]
+    """Row and column on the surface, -1 where it is not known."""
+    j, i = m + surface[0][0], k + surface[0][1]
+    known = surface[1]
+    if j < 0 or i < 0 or j >= known.shape[0] or i >= known.shape[1] or not known[j, i]:
+        return -1, -1
+    return j, i
+
+
+@njit(inline="always")
+def _height(m, k, sums, surface):  # type: ignore[no-untyped-def]
+    """Mean height of the points of a cell, that of the surface where it has none, NaN where neither is."""
+    if sums[COUNT, m, k] > 0.0:
+        return sums[HEIGHT, m, k] / sums[COUNT, m, k]
+    j, i = _on_surface(m, k, surface)
+    return surface[2][j, i] if j >= 0 else np.nan
+
+
+@compiled()
+def _limit_at(m, k, far, sums, surface, limits):  # type: ignore[no-untyped-def]
+    """Depth below a cell that a ray of length `far` may have without contradicting it."""
+    ray = limits[2] ** 2 + (limits[3] * far) ** 2
+    if sums[COUNT, m, k] > 0.0:
+        return _limit(_own_slope(sums, m, k), sums[VARIANCE, m, k] / sums[COUNT, m, k], ray, limits)
+    j, i = _on_surface(m, k, surface)
+    gradient = surface[4]
+    slope = np.sqrt(gradient[j, i, 0] ** 2 + gradient[j, i, 1] ** 2)
+    return _limit(slope * surface[5], surface[3][j, i], ray, limits)
+
+
+@njit(inline="always")
+def _limit(rise, variance, ray, limits):  # type: ignore[no-untyped-def]
+    return limits[0] + rise + limits[1] * np.sqrt(variance + ray)
+
+
+@compiled()
+def _own_slope(sums, m, k):  # type: ignore[no-untyped-def]
+    """Rise of the points' heights over one cell; where a cell beside has none, it is taken to be as high."""
+    here = sums[HEIGHT, m, k] / sums[COUNT, m, k]
+    squared = 0.0
+    for axis in range(2):
+        low = high = here
+        j, i = (m, k - 1) if axis == 0 else (m - 1, k)
+        if j >= 0 and i >= 0 and sums[COUNT, j, i] > 0.0:
+            low = sums[HEIGHT, j, i] / sums[COUNT, j, i]
+        j, i = (m, k + 1) if axis == 0 else (m + 1, k)
+        if j < sums.shape[1] and i < sums.shape[2] and sums[COUNT, j, i] > 0.0:
+            high = sums[HEIGHT, j, i] / sums[COUNT, j, i]
+        squared += (0.5 * (high - low)) ** 2
+    return np.sqrt(squared)
+
+
+@compiled()
+def _side(m, k, sensor, u_x, u_y, sums):  # type: ignore[no-untyped-def]
+    """The bit of the sector in which a ray of direction (u_x, u_y) passes by the middle of a cell's points.
+
+    All of them where the cell has no points: nobody knows where in the cell the ground was seen.
+    """
+    count = sums[COUNT, m, k]
+    if count == 0.0:
+        return np.uint8(255)
+    x, y = sums[X, m, k] / count, sums[Y, m, k] / count
+    off = (sensor[0] - x) * -u_y + (sensor[1] - y) * u_x  # of the ray, along its normal (-u_y, u_x)
+    angle = np.arctan2(off * u_x, off * -u_y)
+    return np.uint8(1 << (int(np.floor((angle / (2.0 * np.pi) + 1.0) * SECTORS + 0.5)) % SECTORS))
