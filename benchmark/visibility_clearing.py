@@ -132,14 +132,14 @@ def looked_through(gpgmap: GPGMap, clouds: list[tuple[Array, Array]]) -> Array:
     count = np.zeros(grid.shape, dtype=np.int64)
     for points, T in clouds[int(LEAVES * CLOUDS) + 1 :]:
         near = points[np.linalg.norm(points, axis=1) < MAX_RANGE]
-        rays, sides = np.zeros(grid.shape, dtype=np.int32), np.zeros(grid.shape, dtype=np.uint8)
-        seen, none = np.zeros((2, *grid.shape), dtype=bool), np.zeros((SUMS, *grid.shape))
+        rays, sides = np.zeros((2, *grid.shape), dtype=np.int32), np.zeros(grid.shape, dtype=np.uint8)
+        seen, none = np.zeros(grid.shape, dtype=bool), np.zeros((SUMS, *grid.shape))
         place, limits = (*grid.origin, grid.resolution, 0.0), (config.tolerance, 0.0, 0.0, 0.0)
         world = apply(T, near.astype(np.float64))
         follow_rays(
             T[:3, 3].copy(), world, (1, 0), float(height.max()), place, none, surface, limits, seen, rays, sides
         )
-        count += rays > 0
+        count += rays[1] > 0
     return count
 
 

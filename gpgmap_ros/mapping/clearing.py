@@ -21,7 +21,9 @@ A cell is cleared when, since the last point that agreed with it,
 
 So are the cells around it, as far as they join, through which as many clouds had rays deeper than `tolerance` alone,
 then or later: the flanks of what is not there. The map then forgets all of its data in them, as in cells that the gate
-releases. Nothing depends on the order of the points of a cloud but which rays of a very large one are followed.
+releases. A point clearly above the others of its cell begins a new layer, with which rays are compared from then on:
+somebody over ground that was seen before. If such a layer goes, but what is below it has almost all of the weight, the
+cell stays and the layer counts no longer.
 
 There are no overhangs in an elevation map: under a bridge, the rays pass through what the map may show of its deck.
 """
@@ -39,7 +41,19 @@ from gpgmap_ros.arrays import Array, Mask
 from gpgmap_ros.config import ClearingConfig
 from gpgmap_ros.mapping.cells import carry_over, flat_cells
 from gpgmap_ros.mapping.gate import PosteriorSnapshot
-from gpgmap_ros.mapping.ray_evidence import COUNT, SECTORS, SUMS, follow_rays, highest, take_points
+from gpgmap_ros.mapping.ray_evidence import (
+    COUNT,
+    HEIGHT,
+    LOW_HEIGHT,
+    LOW_WEIGHT,
+    SECTORS,
+    SUMS,
+    VARIANCE,
+    WEIGHT,
+    follow_rays,
+    highest,
+    take_points,
+)
 
 UNLIKELY: Final = 1e-3
 """Probability that rays miss by chance what they hit before, up to which it is believed to be gone."""
@@ -61,11 +75,11 @@ class VisibilityClearing:
         self._clouds = 0
         self._sums: Array = np.zeros((SUMS, 0, 0))
         """Of the points that each cell has, see `ray_evidence`."""
-        self._clearly, self._perhaps, self._rays, self._missed = (
-            np.zeros((0, 0), dtype=np.int32) for _ in range(4)
+        self._clearly, self._perhaps, self._rays, self._missing, self._missed = (
+            np.zeros((0, 0), dtype=np.int32) for _ in range(5)
         )
-        """Clouds with rays that contradict each cell, and that are deeper than the tolerance; number of the latter since
-        a point has agreed, and before."""
+        """Clouds with rays that contradict each cell, and that are deeper than the tolerance; number of the latter and of
+        the former rays since a point has agreed, and of the former before."""
         self._sides: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
         """Directions in which rays have passed by the middle of the points, one bit for each sector."""
         self._cleared: NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
@@ -91,13 +105,13 @@ class VisibilityClearing:
             return np.empty((0, 2))
         stride = max(-(-len(xyz) // self.config.rays), 1)
         self._clouds += 1  # so that the rays that are followed take turns
-        seen = np.zeros((2, *grid.shape), dtype=np.bool_)
-        rays = np.zeros(grid.shape, dtype=np.int32)
+        supported = np.zeros(grid.shape, dtype=np.bool_)
+        rays = np.zeros((2, *grid.shape), dtype=np.int32)
         follow_rays(
             sensor, xyz, (stride, self._clouds % stride), top, (*grid.origin, grid.resolution, self._spacing),
-            self._sums, _surface(snapshot, grid), self._limits(ray_std), seen, rays, self._sides,
+            self._sums, _surface(snapshot, grid), self._limits(ray_std), supported, rays, self._sides,
         )  # fmt: skip
-        cleared = self._decide(seen[0], seen[1], rays, stride)
+        cleared = self._without_outvoted(self._decide(supported, rays, stride))
         self._empty(cleared)
         self._cleared |= cleared
         iy, ix = np.nonzero(cleared)
@@ -105,11 +119,13 @@ class VisibilityClearing:
         snapshot.mark_unknown(centres)
         return centres
 
-    def add(self, sensor: Array, xyz: Array, ray_std: tuple[float, float], grid: Grid) -> None:
-        """Remember the points (N, 3) that the map takes, as in `apply`."""
+    def add(
+        self, sensor: Array, xyz: Array, variance: Array, ray_std: tuple[float, float], grid: Grid
+    ) -> None:
+        """Remember the points (N, 3) that the map takes, with their variances (N,) there; the others as in `apply`."""
         grid = self._align(grid)
         place = (*grid.origin, grid.resolution, self._spacing)
-        take_points(sensor, xyz, place, self._sums, self._limits(ray_std))
+        take_points(sensor, xyz, variance, place, self._sums, self._limits(ray_std))
 
     def forget(self, centres: Array) -> None:
         """The map has forgotten what is in the cells with these centres (K, 2)."""
@@ -119,14 +135,15 @@ class VisibilityClearing:
             gone.ravel()[index[inside]] = True
             self._empty(gone)
 
-    def _decide(self, supported: Mask, clearly: Mask, rays: NDArray[np.int32], stride: int) -> Mask:
-        """The cells (ny, nx) to be cleared, after a cloud with points that agree, and with so many rays through."""
-        for count, passed in ((self._clearly, clearly), (self._perhaps, rays > 0)):
+    def _decide(self, supported: Mask, rays: NDArray[np.int32], stride: int) -> Mask:
+        """The cells (ny, nx) to be cleared, after a cloud with points that agree, and with rays (2, ny, nx) through."""
+        for count, through in ((self._clearly, rays[0]), (self._perhaps, rays[1])):
             count[supported] = 0
-            count[passed & ~supported] += 1
-        self._rays += rays
-        self._missed[supported] += stride * self._rays[supported]
-        self._rays[supported] = 0
+            count[(through > 0) & ~supported] += 1
+        self._missing += rays[0]
+        self._rays += rays[1]
+        self._missed[supported] += stride * self._missing[supported]
+        self._missing[supported] = self._rays[supported] = 0
         self._sides[supported] = 0
         self._cleared &= ~supported
         around = np.ones((3, 3), dtype=np.bool_)
@@ -138,11 +155,36 @@ class VisibilityClearing:
         seeds = sure | self._cleared
         return binary_propagation(seeds, structure=around, mask=seeds | likely) & (sure | likely)
 
+    def _without_outvoted(self, cleared: Mask) -> Mask:
+        """Those cells (ny, nx) whose highest layer counts: it moves the height by more than a point is uncertain by.
+
+        In the others what is below it has the weight, and a stray point must not take that along.
+        """
+        j, i = np.nonzero(cleared & (self._sums[LOW_WEIGHT] > 0.0))
+        s = self._sums[:, j, i]
+        total = s[WEIGHT] + s[LOW_WEIGHT]
+        pull = (s[HEIGHT] + s[LOW_HEIGHT]) / total - s[LOW_HEIGHT] / s[LOW_WEIGHT]
+        few = pull**2 * s[COUNT] <= s[VARIANCE]
+        j, i, s = j[few], i[few], s[:, few]
+        s[[WEIGHT, HEIGHT]] += s[[LOW_WEIGHT, LOW_HEIGHT]]
+        s[[LOW_WEIGHT, LOW_HEIGHT]] = 0.0
+        self._sums[:, j, i] = s
+        self._restart((j, i))
+        counts = cleared.copy()
+        counts[j, i] = False
+        return counts
+
+    def _restart(self, cells: Mask | tuple[Array, Array]) -> None:
+        """No ray has said anything of these cells."""
+        for values in (
+            self._clearly, self._perhaps, self._rays, self._missing, self._missed, self._sides
+        ):  # fmt: skip
+            values[cells] = 0
+
     def _empty(self, cells: Mask) -> None:
         """What was known of cells (ny, nx) is gone."""
         self._sums[:, cells] = 0.0
-        for values in (self._clearly, self._perhaps, self._rays, self._missed, self._sides):
-            values[cells] = 0
+        self._restart(cells)
 
     def _limits(self, ray_std: tuple[float, float]) -> tuple[float, float, float, float]:
         return (self.config.tolerance, self.config.threshold, *ray_std)
@@ -157,7 +199,9 @@ class VisibilityClearing:
             self._clearly, self._perhaps = (
                 carry_over(values, old, grid) for values in (self._clearly, self._perhaps)
             )
-            self._rays, self._missed = (carry_over(values, old, grid) for values in (self._rays, self._missed))
+            self._rays, self._missing, self._missed = (
+                carry_over(values, old, grid) for values in (self._rays, self._missing, self._missed)
+            )
             self._sides = carry_over(self._sides, old, grid)
             self._cleared = carry_over(self._cleared, old, grid)
             self._grid = grid

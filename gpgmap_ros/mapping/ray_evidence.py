@@ -1,6 +1,8 @@
 """What the rays of a cloud say of the cells that they pass through: the compiled loops of clearing.py.
 
-Of the points of each cell there are sums: how many, of their heights, of the variances of these, and of x and y.
+Of the points of each cell there are sums: how many, of their weights in the map, of their weighted heights, of what
+single heights are uncertain by, squared, and of x and y. They are those of the highest layer in the cell; of what is
+clearly below it there are the sums of weights and weighted heights.
 
     place: x and y of the window's corner, edge of the cells, edge of the map's blocks (0: points count for their cell)
     sums: (SUMS, ny, nx); surface: as last solved, for cells without points: row and column of the window's first cell
@@ -17,7 +19,7 @@ from numba import njit
 
 from gp_core.compiled import compiled
 
-COUNT, HEIGHT, VARIANCE, X, Y, SUMS = 0, 1, 2, 3, 4, 5
+COUNT, WEIGHT, HEIGHT, VARIANCE, X, Y, LOW_WEIGHT, LOW_HEIGHT, SUMS = range(9)
 SECTORS: Final = 8
 """Of the directions from the middle of a cell's points to a ray that passes by: as many as a byte has bits."""
 STEP: Final = 0.75
@@ -31,7 +33,7 @@ def highest(sums, mean, known):  # type: ignore[no-untyped-def]
     for j in range(sums.shape[1]):
         for i in range(sums.shape[2]):
             if sums[COUNT, j, i] > 0.0:
-                top = max(top, sums[HEIGHT, j, i] / sums[COUNT, j, i])
+                top = max(top, sums[HEIGHT, j, i] / sums[WEIGHT, j, i])
     for j in range(mean.shape[0]):
         for i in range(mean.shape[1]):
             if known[j, i]:
@@ -40,36 +42,42 @@ def highest(sums, mean, known):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def take_points(sensor, xyz, place, sums, limits):  # type: ignore[no-untyped-def]
-    """Add points (N, 3) to the sums of their cells.
-
-    Not those far below the points that are there: they lie behind what these show, and speak against it.
-    """
+def take_points(sensor, xyz, variance, place, sums, limits):  # type: ignore[no-untyped-def]
+    """Add points (N, 3), with the variances (N,) that the map weights them by, to the sums of their cells."""
     for n in range(xyz.shape[0]):
         m, k = _block_cell(xyz[n, 0], xyz[n, 1], place, sums)
         if m < 0:
             continue
-        far = _distance(sensor, xyz[n])
-        count, noise = sums[COUNT, m, k], limits[2] ** 2 + (limits[3] * far) ** 2
+        z, weight = xyz[n, 2], 1.0 / variance[n]
+        count, noise = sums[COUNT, m, k], limits[2] ** 2 + (limits[3] * _distance(sensor, xyz[n])) ** 2
         if count > 0.0:
-            depth = sums[HEIGHT, m, k] / count - xyz[n, 2]
-            if depth > limits[0] and depth > _limit(_own_slope(sums, m, k), sums[VARIANCE, m, k] / count, noise, limits):
-                continue
+            depth = sums[HEIGHT, m, k] / sums[WEIGHT, m, k] - z
+            if abs(depth) > limits[0] and abs(depth) > _limit(
+                _own_slope(sums, m, k), sums[VARIANCE, m, k] / count, noise, limits
+            ):
+                if depth > 0.0:
+                    sums[LOW_WEIGHT, m, k] += weight
+                    sums[LOW_HEIGHT, m, k] += weight * z
+                    continue
+                sums[LOW_WEIGHT, m, k] += sums[WEIGHT, m, k]
+                sums[LOW_HEIGHT, m, k] += sums[HEIGHT, m, k]
+                sums[:LOW_WEIGHT, m, k] = 0.0
         sums[COUNT, m, k] += 1.0
-        sums[HEIGHT, m, k] += xyz[n, 2]
+        sums[WEIGHT, m, k] += weight
+        sums[HEIGHT, m, k] += weight * z
         sums[VARIANCE, m, k] += noise
         sums[X, m, k] += xyz[n, 0]
         sums[Y, m, k] += xyz[n, 1]
 
 
 @compiled()
-def follow_rays(sensor, xyz, turn, top, place, sums, surface, limits, seen, rays, sides):  # type: ignore[no-untyped-def]
-    """Mark cells with points that agree (seen[0]) and with rays that contradict them (seen[1]).
+def follow_rays(sensor, xyz, turn, top, place, sums, surface, limits, supported, rays, sides):  # type: ignore[no-untyped-def]
+    """Mark cells that points agree with, and count the rays that contradict each.
 
     turn: every so manieth ray is followed, and the first of them; top: the highest of all cells
-    rays: (ny, nx) number of those deeper than the tolerance; sides: (ny, nx) bits of the sectors in which they pass
+    rays: (2, ny, nx) those that contradict a cell, and those deeper than the tolerance; sides: (ny, nx) bits of the
+        sectors in which the former pass
     """
-    supported, clearly = seen[0], seen[1]
     edge = place[2]
     for n in range(xyz.shape[0]):
         m, k = _block_cell(xyz[n, 0], xyz[n, 1], place, sums)
@@ -99,9 +107,9 @@ def follow_rays(sensor, xyz, turn, top, place, sums, surface, limits, seen, rays
             last_m, last_k = m, k
             depth = _height(m, k, sums, surface) - sensor[2] - share * d_z
             if depth > limits[0]:  # not where nothing is known
-                rays[m, k] += 1
+                rays[1, m, k] += 1
                 if depth > _limit_at(m, k, share * full, sums, surface, limits):
-                    clearly[m, k] = True
+                    rays[0, m, k] += 1
                     sides[m, k] |= _side(m, k, sensor, d_x / length, d_y / length, sums)
 
 
@@ -143,7 +151,7 @@ def _on_surface(m, k, surface):  # type: ignore[no-untyped-def]
 def _height(m, k, sums, surface):  # type: ignore[no-untyped-def]
     """Mean height of the points of a cell, that of the surface where it has none, NaN where neither is."""
     if sums[COUNT, m, k] > 0.0:
-        return sums[HEIGHT, m, k] / sums[COUNT, m, k]
+        return sums[HEIGHT, m, k] / sums[WEIGHT, m, k]
     j, i = _on_surface(m, k, surface)
     return surface[2][j, i] if j >= 0 else np.nan
 
@@ -168,16 +176,16 @@ def _limit(rise, variance, ray, limits):  # type: ignore[no-untyped-def]
 @compiled()
 def _own_slope(sums, m, k):  # type: ignore[no-untyped-def]
     """Rise of the points' heights over one cell; where a cell beside has none, it is taken to be as high."""
-    here = sums[HEIGHT, m, k] / sums[COUNT, m, k]
+    here = sums[HEIGHT, m, k] / sums[WEIGHT, m, k]
     squared = 0.0
     for axis in range(2):
         low = high = here
         j, i = (m, k - 1) if axis == 0 else (m - 1, k)
         if j >= 0 and i >= 0 and sums[COUNT, j, i] > 0.0:
-            low = sums[HEIGHT, j, i] / sums[COUNT, j, i]
+            low = sums[HEIGHT, j, i] / sums[WEIGHT, j, i]
         j, i = (m, k + 1) if axis == 0 else (m + 1, k)
         if j < sums.shape[1] and i < sums.shape[2] and sums[COUNT, j, i] > 0.0:
-            high = sums[HEIGHT, j, i] / sums[COUNT, j, i]
+            high = sums[HEIGHT, j, i] / sums[WEIGHT, j, i]
         squared += (0.5 * (high - low)) ** 2
     return np.sqrt(squared)
 

@@ -242,7 +242,7 @@ class MappingPipeline:
         used = elevation_map.add(xyz, variance, common)
         if self._config.clearing.enabled:
             self._clearing.forget(result.released)
-            self._clearing.add(T_map_sensor[:3, 3], xyz, ray_std, elevation_map.grid)
+            self._clearing.add(T_map_sensor[:3, 3], xyz, variance, ray_std, elevation_map.grid)
         self._stamp, self._drive_id = max(self._stamp, stamp), self._drive_id or self._new_drive_id(stamp)
         submap, error = self._add_to_submap(xyz, variance, gone, T_map_robot, stamp, tilt_std, step)
         return CloudReport(
