@@ -71,9 +71,7 @@ def add_passers_by(terrain: Terrain, seconds: float, walks: Array) -> Terrain:
     return Terrain(heights, terrain.resolution)
 
 
-def record(
-    terrain: Terrain, walks: Array | None, seed: int
-) -> tuple[list[tuple[Array, Array]], Array]:
+def record(terrain: Terrain, walks: Array | None, seed: int) -> tuple[list[tuple[Array, Array]], Array]:
     """Clouds with the poses that a noisy odometry states, and where (M, 2) points lie on passers-by."""
     rng, lidar, clouds = np.random.default_rng(seed), SpinningLidar(), []
     theirs = [np.empty((0, 2))]
@@ -128,16 +126,27 @@ def looked_through(gpgmap: GPGMap, clouds: list[tuple[Array, Array]]) -> Array:
     """(ny, nx) clouds since the passers-by are gone that had rays below what the map shows."""
     config, grid, known = Config().clearing, gpgmap.grid, gpgmap.known
     height = np.nan_to_num(gpgmap["elevation"].astype(np.float64))
-    surface = (0, 0), known, height, np.zeros(grid.shape), np.zeros((*grid.shape, 2)), grid.resolution
+    place = (*grid.origin, grid.resolution)
+    surface = place, known, height, np.zeros(grid.shape), np.zeros((*grid.shape, 2))
     count = np.zeros(grid.shape, dtype=np.int64)
     for points, T in clouds[int(LEAVES * CLOUDS) + 1 :]:
         near = points[np.linalg.norm(points, axis=1) < MAX_RANGE]
         rays, sides = np.zeros((2, *grid.shape), dtype=np.int32), np.zeros(grid.shape, dtype=np.uint8)
         seen, none = np.zeros(grid.shape, dtype=bool), np.zeros((SUMS, *grid.shape))
-        place, limits = (*grid.origin, grid.resolution, 0.0), (config.tolerance, 0.0, 0.0, 0.0)
+        limits = (config.tolerance, 0.0, 0.0, 0.0)
         world = apply(T, near.astype(np.float64))
         follow_rays(
-            T[:3, 3].copy(), world, (1, 0), float(height.max()), place, none, surface, limits, seen, rays, sides
+            T[:3, 3].copy(),
+            world,
+            (1, 0),
+            float(height.max()),
+            place,
+            none,
+            surface,
+            limits,
+            seen,
+            rays,
+            sides,
         )
         count += rays[1] > 0
     return count

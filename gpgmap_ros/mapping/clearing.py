@@ -40,6 +40,7 @@ from gp_core.grid import Grid
 from gpgmap_ros.arrays import Array, Mask
 from gpgmap_ros.config import ClearingConfig
 from gpgmap_ros.mapping.cells import carry_over, flat_cells
+from gpgmap_ros.mapping.elevation_map import block_centres
 from gpgmap_ros.mapping.gate import PosteriorSnapshot
 from gpgmap_ros.mapping.ray_evidence import (
     COUNT,
@@ -64,11 +65,13 @@ LEAST_HIT: Final = 0.1
 class VisibilityClearing:
     """Remembers the points of each cell of the map's present window, and how many clouds have looked through it.
 
-    spacing: edges of the blocks in which the map keeps its points; a point counts for the cell in which the centre of
-        its block is, because it is forgotten with that cell. 0: for its own cell
+    Its cells are the blocks in which the map keeps its data, about as large as cells or larger: a block is what the map
+    can forget, and where one block of a cell shows somebody and another the ground, their mean is neither.
+
+    spacing: edge of the blocks
     """
 
-    def __init__(self, config: ClearingConfig, spacing: float = 0.0) -> None:
+    def __init__(self, config: ClearingConfig, spacing: float) -> None:
         self.config = config
         self._spacing = spacing
         self._grid: Grid | None = None
@@ -93,44 +96,44 @@ class VisibilityClearing:
     def apply(
         self, sensor: Array, xyz: Array, ray_std: tuple[float, float], snapshot: PosteriorSnapshot, grid: Grid
     ) -> Array:
-        """Centres (K, 2) of the cells whose past must be forgotten; they are no longer known in the snapshot.
+        """Places (K, 2) in the blocks whose past must be forgotten; they are no longer known in the snapshot.
 
         sensor: (3,) where the rays begin; xyz: (N, 3) where they end
         ray_std: of the rays' height at the sensor, in metres, and of their direction, in radians
         grid: the map's present window; the snapshot may be of an earlier one
         """
-        grid = self._align(grid)
+        blocks = self._align(grid)
         top = highest(self._sums, snapshot.posterior.mean, snapshot.known)
         if not np.isfinite(top):
             return np.empty((0, 2))
         stride = max(-(-len(xyz) // self.config.rays), 1)
         self._clouds += 1  # so that the rays that are followed take turns
-        supported = np.zeros(grid.shape, dtype=np.bool_)
-        rays = np.zeros((2, *grid.shape), dtype=np.int32)
+        supported = np.zeros(blocks.shape, dtype=np.bool_)
+        rays = np.zeros((2, *blocks.shape), dtype=np.int32)
         follow_rays(
-            sensor, xyz, (stride, self._clouds % stride), top, (*grid.origin, grid.resolution, self._spacing),
-            self._sums, _surface(snapshot, grid), self._limits(ray_std), supported, rays, self._sides,
+            sensor, xyz, (stride, self._clouds % stride), top, (*blocks.origin, blocks.resolution),
+            self._sums, _surface(snapshot), self._limits(ray_std), supported, rays, self._sides,
         )  # fmt: skip
         cleared = self._without_outvoted(self._decide(supported, rays, stride))
         self._empty(cleared)
         self._cleared |= cleared
-        iy, ix = np.nonzero(cleared)
-        centres = np.column_stack([grid.x[ix], grid.y[iy]])
-        snapshot.mark_unknown(centres)
-        return centres
+        places = _places(cleared, blocks, grid)
+        snapshot.mark_unknown(places)
+        return places
 
     def add(
         self, sensor: Array, xyz: Array, variance: Array, ray_std: tuple[float, float], grid: Grid
     ) -> None:
         """Remember the points (N, 3) that the map takes, with their variances (N,) there; the others as in `apply`."""
-        grid = self._align(grid)
-        place = (*grid.origin, grid.resolution, self._spacing)
+        blocks = self._align(grid)
+        place = (*blocks.origin, blocks.resolution)
         take_points(sensor, xyz, variance, place, self._sums, self._limits(ray_std))
 
-    def forget(self, centres: Array) -> None:
-        """The map has forgotten what is in the cells with these centres (K, 2)."""
+    def forget(self, centres: Array, resolution: float) -> None:
+        """The map has forgotten what is in its cells with these centres (K, 2)."""
         if self._grid is not None and len(centres):
-            index, inside = flat_cells(self._grid, centres)
+            places = np.concatenate([centres, block_centres(centres, resolution, (self._spacing,) * 2)])
+            index, inside = flat_cells(self._grid, places)
             gone = np.zeros(self._grid.shape, dtype=np.bool_)
             gone.ravel()[index[inside]] = True
             self._empty(gone)
@@ -190,9 +193,11 @@ class VisibilityClearing:
         return (self.config.tolerance, self.config.threshold, *ray_std)
 
     def _align(self, grid: Grid) -> Grid:
-        """The window with a cell around it, for blocks across its edge; all is carried along when it has moved."""
-        (x, y), (rows, columns), edge = grid.origin, grid.shape, grid.resolution
-        grid = Grid((x - edge, y - edge), (rows + 2, columns + 2), edge)
+        """The blocks of the window; what is known of them is carried along when it has moved."""
+        h = self._spacing
+        low, high = (np.floor(np.array(corner) / h) for corner in (grid.bounds[:2], grid.bounds[2:]))
+        columns, rows = (high - low).astype(int) + 1
+        grid = Grid((float(low[0] * h), float(low[1] * h)), (int(rows), int(columns)), h)
         if grid != self._grid:
             old = self._grid
             self._sums = np.stack([carry_over(values, old, grid) for values in self._sums])
@@ -208,12 +213,25 @@ class VisibilityClearing:
         return grid
 
 
-def _surface(snapshot: PosteriorSnapshot, grid: Grid) -> tuple[tuple[int, int], Mask, Array, Array, Array, float]:
-    """Row and column of the window's first cell on the surface, known cells, mean, variance, gradient; edge."""
-    posterior = snapshot.posterior
-    x, y = np.round((np.array(grid.origin) - posterior.grid.origin) / grid.resolution).astype(int)
+Surface = tuple[tuple[float, float, float], Mask, Array, Array, Array]
+
+
+def _surface(snapshot: PosteriorSnapshot) -> Surface:
+    """Corner and edge of the cells, known cells, mean, variance and gradient."""
+    posterior, grid = snapshot.posterior, snapshot.posterior.grid
     variance = posterior.variance if snapshot.even_variance is None else snapshot.even_variance
-    return (int(y), int(x)), snapshot.known, posterior.mean, variance, posterior.gradient, grid.resolution
+    return (*grid.origin, grid.resolution), snapshot.known, posterior.mean, variance, posterior.gradient
+
+
+def _places(cleared: Mask, blocks: Grid, grid: Grid) -> Array:
+    """(K, 2) the middle of each cleared block, and the cells of the map with theirs in one that is larger than they."""
+    iy, ix = np.nonzero(cleared)
+    middles = np.column_stack([blocks.x[ix], blocks.y[iy]])
+    if not len(middles) or blocks.resolution <= grid.resolution:
+        return middles
+    centres = grid.centers.reshape(-1, 2)
+    index, inside = flat_cells(blocks, centres)
+    return np.concatenate([middles, centres[inside & cleared.ravel()[index]]])
 
 
 def _on_both_sides(sides: NDArray[np.uint8]) -> Mask:

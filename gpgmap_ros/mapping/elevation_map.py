@@ -150,7 +150,7 @@ class ElevationMap:
         Data are kept in blocks: those go that hold the centre of such a cell, or have their own in one.
         """
         if self._gp is not None and len(xy):
-            centres = _block_centres(xy, self.config.resolution, self._gp.prior.spacing)
+            centres = block_centres(xy, self.config.resolution, self._gp.prior.spacing)
             self._gp.forget(np.concatenate([xy, centres]))
             self._sample = PointSample()  # of points that are not on the map any more, some may be in it
             self._posterior = None
@@ -380,7 +380,7 @@ class ElevationMap:
         return make_gp(self._grid, height, self.config)
 
 
-def _block_centres(xy: Array, resolution: float, spacing: tuple[float, float]) -> Array:
+def block_centres(xy: Array, resolution: float, spacing: tuple[float, float]) -> Array:
     """(M, 2) centres of the blocks of a lattice with this spacing that lie in cells with centres (N, 2)."""
     places, inside = [], []
     for at, h in zip(xy.T, spacing, strict=True):

@@ -4,9 +4,9 @@ Of the points of each cell there are sums: how many, of their weights in the map
 single heights are uncertain by, squared, and of x and y. They are those of the highest layer in the cell; of what is
 clearly below it there are the sums of weights and weighted heights.
 
-    place: x and y of the window's corner, edge of the cells, edge of the map's blocks (0: points count for their cell)
-    sums: (SUMS, ny, nx); surface: as last solved, for cells without points: row and column of the window's first cell
-        on it, known cells, mean, variance, gradient, edge of a cell
+    place: x and y of the window's corner, edge of the cells
+    sums: (SUMS, ny, nx); surface: as last solved, for cells without points: x and y of its corner and edge of its
+        cells, known cells, mean, variance, gradient
     limits: tolerance, threshold, standard deviation of the rays' height and of their direction
 """
 
@@ -45,7 +45,7 @@ def highest(sums, mean, known):  # type: ignore[no-untyped-def]
 def take_points(sensor, xyz, variance, place, sums, limits):  # type: ignore[no-untyped-def]
     """Add points (N, 3), with the variances (N,) that the map weights them by, to the sums of their cells."""
     for n in range(xyz.shape[0]):
-        m, k = _block_cell(xyz[n, 0], xyz[n, 1], place, sums)
+        m, k = _cell(xyz[n, 0], xyz[n, 1], place, sums)
         if m < 0:
             continue
         z, weight = xyz[n, 2], 1.0 / variance[n]
@@ -80,12 +80,14 @@ def follow_rays(sensor, xyz, turn, top, place, sums, surface, limits, supported,
     """
     edge = place[2]
     for n in range(xyz.shape[0]):
-        m, k = _block_cell(xyz[n, 0], xyz[n, 1], place, sums)
+        m, k = _cell(xyz[n, 0], xyz[n, 1], place, sums)
         if m >= 0:
-            height = _height(m, k, sums, surface)
+            height = _height(m, k, place, sums, surface)
             if not np.isnan(height):
                 depth = height - xyz[n, 2]
-                if depth <= limits[0] or depth <= _limit_at(m, k, _distance(sensor, xyz[n]), sums, surface, limits):
+                if depth <= limits[0] or depth <= _limit_at(
+                    m, k, _distance(sensor, xyz[n]), place, sums, surface, limits
+                ):
                     supported[m, k] = True
         d_x, d_y, d_z = xyz[n, 0] - sensor[0], xyz[n, 1] - sensor[1], xyz[n, 2] - sensor[2]
         length = np.sqrt(d_x * d_x + d_y * d_y)
@@ -105,10 +107,10 @@ def follow_rays(sensor, xyz, turn, top, place, sums, surface, limits, supported,
             if m < 0 or (m == last_m and k == last_k):
                 continue
             last_m, last_k = m, k
-            depth = _height(m, k, sums, surface) - sensor[2] - share * d_z
+            depth = _height(m, k, place, sums, surface) - sensor[2] - share * d_z
             if depth > limits[0]:  # not where nothing is known
                 rays[1, m, k] += 1
-                if depth > _limit_at(m, k, share * full, sums, surface, limits):
+                if depth > _limit_at(m, k, share * full, place, sums, surface, limits):
                     rays[0, m, k] += 1
                     sides[m, k] |= _side(m, k, sensor, d_x / length, d_y / length, sums)
 
@@ -129,43 +131,35 @@ def _cell(x, y, place, sums):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _block_cell(x, y, place, sums):  # type: ignore[no-untyped-def]
-    """The same of the middle of the block in which it is."""
-    h = place[3]
-    if h > 0.0:
-        x, y = (np.floor(x / h) + 0.5) * h, (np.floor(y / h) + 0.5) * h
-    return _cell(x, y, place, sums)
-
-
-@njit(inline="always")
-def _on_surface(m, k, surface):  # type: ignore[no-untyped-def]
-    """Row and column on the surface, -1 where it is not known."""
-    j, i = m + surface[0][0], k + surface[0][1]
-    known = surface[1]
+def _on_surface(m, k, place, surface):  # type: ignore[no-untyped-def]
+    """Row and column on the surface of the middle of a cell, -1 where it is not known."""
+    at, known = surface[0], surface[1]
+    i = int(np.floor((place[0] + (k + 0.5) * place[2] - at[0]) / at[2]))
+    j = int(np.floor((place[1] + (m + 0.5) * place[2] - at[1]) / at[2]))
     if j < 0 or i < 0 or j >= known.shape[0] or i >= known.shape[1] or not known[j, i]:
         return -1, -1
     return j, i
 
 
 @njit(inline="always")
-def _height(m, k, sums, surface):  # type: ignore[no-untyped-def]
+def _height(m, k, place, sums, surface):  # type: ignore[no-untyped-def]
     """Mean height of the points of a cell, that of the surface where it has none, NaN where neither is."""
     if sums[COUNT, m, k] > 0.0:
         return sums[HEIGHT, m, k] / sums[WEIGHT, m, k]
-    j, i = _on_surface(m, k, surface)
+    j, i = _on_surface(m, k, place, surface)
     return surface[2][j, i] if j >= 0 else np.nan
 
 
 @compiled()
-def _limit_at(m, k, far, sums, surface, limits):  # type: ignore[no-untyped-def]
+def _limit_at(m, k, far, place, sums, surface, limits):  # type: ignore[no-untyped-def]
     """Depth below a cell that a ray of length `far` may have without contradicting it."""
     ray = limits[2] ** 2 + (limits[3] * far) ** 2
     if sums[COUNT, m, k] > 0.0:
         return _limit(_own_slope(sums, m, k), sums[VARIANCE, m, k] / sums[COUNT, m, k], ray, limits)
-    j, i = _on_surface(m, k, surface)
+    j, i = _on_surface(m, k, place, surface)
     gradient = surface[4]
     slope = np.sqrt(gradient[j, i, 0] ** 2 + gradient[j, i, 1] ** 2)
-    return _limit(slope * surface[5], surface[3][j, i], ray, limits)
+    return _limit(slope * place[2], surface[3][j, i], ray, limits)
 
 
 @njit(inline="always")

@@ -22,7 +22,7 @@ from gpgmap_ros.mapping.clearing import VisibilityClearing
 from gpgmap_ros.mapping.filters import select_ground
 from gpgmap_ros.mapping.gate import GateResult, InnovationGate, PosteriorSnapshot, take_snapshot
 from gpgmap_ros.mapping.map_file import LoadedMap, load_map, save_map
-from gpgmap_ros.mapping.model import block_spacing, has_fine_blocks, warm_up, with_model_of
+from gpgmap_ros.mapping.model import block_spacing, warm_up, with_model_of
 from gpgmap_ros.mapping.noise import (
     CommonError,
     check_pose_covariance,
@@ -161,10 +161,7 @@ class MappingPipeline:
     def _forget_passing(self) -> None:
         """What belongs to the map of the moment and not to the map."""
         self._gate = InnovationGate(self._config.gate, self._config.mapping.length_scale)
-        self._clearing = VisibilityClearing(
-            self._config.clearing,
-            block_spacing(self._config.mapping)[0] if has_fine_blocks(self._config.mapping) else 0.0,
-        )
+        self._clearing = VisibilityClearing(self._config.clearing, block_spacing(self._config.mapping)[0])
         self._surface: PosteriorSnapshot | None = None
         self._twin: ElevationMap | None = None
         """Of the map, with what was last solved of it; None where it is not solved beside."""
@@ -241,7 +238,7 @@ class MappingPipeline:
             xyz, variance = xyz[result.passed], variance[result.passed]
         used = elevation_map.add(xyz, variance, common)
         if self._config.clearing.enabled:
-            self._clearing.forget(result.released)
+            self._clearing.forget(result.released, self._config.mapping.resolution)
             self._clearing.add(T_map_sensor[:3, 3], xyz, variance, ray_std, elevation_map.grid)
         self._stamp, self._drive_id = max(self._stamp, stamp), self._drive_id or self._new_drive_id(stamp)
         submap, error = self._add_to_submap(xyz, variance, gone, T_map_robot, stamp, tilt_std, step)

@@ -46,7 +46,7 @@ def clear(
 
 
 def test_what_enough_clouds_look_through_is_cleared_and_nothing_else() -> None:
-    this, on = VisibilityClearing(ClearingConfig(clouds=3)), surface_with_a_ghost()
+    this, on = VisibilityClearing(ClearingConfig(clouds=3), 0.5), surface_with_a_ghost()
     assert clear(this, on, behind()) == clear(this, on, behind()) == []
     assert this.doubted == 2
     assert clear(this, on, behind()) == [(4.25, 5.25), (4.75, 5.25)]
@@ -56,7 +56,7 @@ def test_what_enough_clouds_look_through_is_cleared_and_nothing_else() -> None:
 
 
 def test_a_point_on_it_is_evidence_for_it() -> None:
-    this, on = VisibilityClearing(ClearingConfig(clouds=2)), surface_with_a_ghost()
+    this, on = VisibilityClearing(ClearingConfig(clouds=2), 0.5), surface_with_a_ghost()
     top = np.array([[4.25, 5.25, 1.45], [4.75, 5.25, 1.5]])
     for _ in range(3):
         assert clear(this, on, behind()) == []
@@ -64,7 +64,7 @@ def test_a_point_on_it_is_evidence_for_it() -> None:
 
 
 def test_rays_beside_it_or_above_it_say_nothing() -> None:
-    this, on = VisibilityClearing(ClearingConfig(clouds=1)), surface_with_a_ghost(0.5)
+    this, on = VisibilityClearing(ClearingConfig(clouds=1), 0.5), surface_with_a_ghost(0.5)
     beside = behind()
     beside[:, 1] += np.linspace(3.0, 4.0, len(beside))
     assert clear(this, on, beside) == []
@@ -75,22 +75,22 @@ def test_rays_beside_it_or_above_it_say_nothing() -> None:
 
 def test_an_uncertain_pose_clears_nothing_low() -> None:
     low = surface_with_a_ghost(0.8)
-    assert clear(VisibilityClearing(ClearingConfig(clouds=1)), low, behind()) != []
+    assert clear(VisibilityClearing(ClearingConfig(clouds=1), 0.5), low, behind()) != []
     unsure = ray_deviations(np.diag([0.0, 0.0, 0.04, 0.0, 0.0, 0.0]), Config().noise)
     low = surface_with_a_ghost(0.8)
-    assert clear(VisibilityClearing(ClearingConfig(clouds=1)), low, behind(), unsure) == []
+    assert clear(VisibilityClearing(ClearingConfig(clouds=1), 0.5), low, behind(), unsure) == []
 
 
 def test_scatter_that_a_ghost_left_does_not_protect_it() -> None:
     on = surface_with_a_ghost()
     on.posterior.variance[10, 8:10] = 1.0
-    assert clear(VisibilityClearing(ClearingConfig(clouds=1)), on, behind()) == []
+    assert clear(VisibilityClearing(ClearingConfig(clouds=1), 0.5), on, behind()) == []
     on = dataclasses.replace(on, even_variance=np.full(GRID.shape, 1e-4))
-    assert len(clear(VisibilityClearing(ClearingConfig(clouds=1)), on, behind())) == 2
+    assert len(clear(VisibilityClearing(ClearingConfig(clouds=1), 0.5), on, behind())) == 2
 
 
 def test_counts_move_with_the_window() -> None:
-    this, on = VisibilityClearing(ClearingConfig(clouds=2)), surface_with_a_ghost()
+    this, on = VisibilityClearing(ClearingConfig(clouds=2), 0.5), surface_with_a_ghost()
     clear(this, on, behind())
     assert len(clear(this, on, behind(), grid=GRID.shift(1, 2))) == 2
 
