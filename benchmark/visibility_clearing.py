@@ -5,8 +5,9 @@ python benchmark/visibility_clearing.py [--seed 1] [--kernel matern32]
 Four maps of the same drive: with and without people and a vehicle around the robot, with and without clearing. Poses
 have noise (1 cm, 0.1 deg), which the pipeline is told.
 
-A ghost is a known cell that a user would call wrong because somebody was there: within 0.3 m of a point on a passer-by,
-and higher than the map of the drive without passers-by by more than 0.1 m and two standard deviations of the difference.
+A ghost is a known cell that a user would call wrong because somebody was there: within 0.3 m of a point on a
+passer-by, and higher than the map of the drive without passers-by by more than 0.1 m and two standard deviations of
+the difference.
 It was looked through where, since the passers-by are gone, three clouds had rays deeper than `clearing.tolerance` below
 it as the map without clearing shows it. Ground is lost where a cell that is known without clearing is unknown with it,
 or is off by more than 0.1 m from it, on the drive without passers-by.
@@ -125,7 +126,7 @@ def ghosts(gpgmap: GPGMap, clean: GPGMap, theirs: Array) -> Mask:
 def looked_through(gpgmap: GPGMap, clouds: list[tuple[Array, Array]]) -> Array:
     """(ny, nx) clouds since the passers-by are gone that had rays below what the map shows."""
     config, grid, known = Config().clearing, gpgmap.grid, gpgmap.known
-    height = np.nan_to_num(gpgmap["elevation"].astype(np.float64))
+    height = gpgmap["elevation"].astype(np.float64)
     place = (*grid.origin, grid.resolution)
     surface = place, known, height, np.zeros(grid.shape), np.zeros((*grid.shape, 2))
     count = np.zeros(grid.shape, dtype=np.int64)
@@ -139,7 +140,7 @@ def looked_through(gpgmap: GPGMap, clouds: list[tuple[Array, Array]]) -> Array:
             T[:3, 3].copy(),
             world,
             (1, 0),
-            float(height.max()),
+            float(np.nanmax(height)),
             place,
             none,
             surface,

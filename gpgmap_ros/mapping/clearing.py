@@ -51,8 +51,8 @@ from gpgmap_ros.mapping.ray_evidence import (
     SUMS,
     VARIANCE,
     WEIGHT,
+    compared_heights,
     follow_rays,
-    highest,
     take_points,
 )
 
@@ -81,8 +81,8 @@ class VisibilityClearing:
         self._clearly, self._perhaps, self._rays, self._missing, self._missed = (
             np.zeros((0, 0), dtype=np.int32) for _ in range(5)
         )
-        """Clouds with rays that contradict each cell, and that are deeper than the tolerance; number of the latter and of
-        the former rays since a point has agreed, and of the former before."""
+        """Clouds with rays that contradict each cell, and that are deeper than the tolerance; number of the latter and
+        of the former rays since a point has agreed, and of the former before."""
         self._sides: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
         """Directions in which rays have passed by the middle of the points, one bit for each sector."""
         self._cleared: NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
@@ -103,7 +103,9 @@ class VisibilityClearing:
         grid: the map's present window; the snapshot may be of an earlier one
         """
         blocks = self._align(grid)
-        top = highest(self._sums, snapshot.posterior.mean, snapshot.known)
+        place, surface = (*blocks.origin, blocks.resolution), _surface(snapshot)
+        height = np.empty(blocks.shape)
+        top = compared_heights(place, self._sums, surface, height)
         if not np.isfinite(top):
             return np.empty((0, 2))
         stride = max(-(-len(xyz) // self.config.rays), 1)
@@ -111,8 +113,8 @@ class VisibilityClearing:
         supported = np.zeros(blocks.shape, dtype=np.bool_)
         rays = np.zeros((2, *blocks.shape), dtype=np.int32)
         follow_rays(
-            sensor, xyz, (stride, self._clouds % stride), top, (*blocks.origin, blocks.resolution),
-            self._sums, _surface(snapshot), self._limits(ray_std), supported, rays, self._sides,
+            sensor, xyz, (stride, self._clouds % stride), top, height, place,
+            self._sums, surface, self._limits(ray_std), supported, rays, self._sides,
         )  # fmt: skip
         cleared = self._without_outvoted(self._decide(supported, rays, stride))
         self._empty(cleared)
@@ -149,12 +151,14 @@ class VisibilityClearing:
         self._missing[supported] = self._rays[supported] = 0
         self._sides[supported] = 0
         self._cleared &= ~supported
-        around = np.ones((3, 3), dtype=np.bool_)
         likely = self._perhaps >= self.config.clouds
         sure = (self._clearly >= self.config.clouds) & _on_both_sides(self._sides)
         for cells in (likely, sure):
             at = np.nonzero(cells)
             cells[at] = self._rays[at] >= _enough_rays(self._sums[COUNT][at], self._missed[at])
+        if not likely.any():
+            return likely
+        around = np.ones((3, 3), dtype=np.bool_)
         seeds = sure | self._cleared
         return binary_propagation(seeds, structure=around, mask=seeds | likely) & (sure | likely)
 

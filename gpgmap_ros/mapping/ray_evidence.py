@@ -27,17 +27,18 @@ STEP: Final = 0.75
 
 
 @compiled()
-def highest(sums, mean, known):  # type: ignore[no-untyped-def]
-    """The highest that a cell may be, by its points or by the surface; -inf where there are neither."""
+def compared_heights(place, sums, surface, height):  # type: ignore[no-untyped-def]
+    """The highest of the heights (ny, nx) written here: of the points of a cell, else of the surface, else NaN."""
     top = -np.inf
-    for j in range(sums.shape[1]):
-        for i in range(sums.shape[2]):
-            if sums[COUNT, j, i] > 0.0:
-                top = max(top, sums[HEIGHT, j, i] / sums[WEIGHT, j, i])
-    for j in range(mean.shape[0]):
-        for i in range(mean.shape[1]):
-            if known[j, i]:
-                top = max(top, mean[j, i])
+    for m in range(height.shape[0]):
+        for k in range(height.shape[1]):
+            if sums[COUNT, m, k] > 0.0:
+                height[m, k] = sums[HEIGHT, m, k] / sums[WEIGHT, m, k]
+            else:
+                j, i = _on_surface(m, k, place, surface)
+                height[m, k] = surface[2][j, i] if j >= 0 else np.nan
+            if height[m, k] > top:
+                top = height[m, k]
     return top
 
 
@@ -71,24 +72,21 @@ def take_points(sensor, xyz, variance, place, sums, limits):  # type: ignore[no-
 
 
 @compiled()
-def follow_rays(sensor, xyz, turn, top, place, sums, surface, limits, supported, rays, sides):  # type: ignore[no-untyped-def]
+def follow_rays(sensor, xyz, turn, top, height, place, sums, surface, limits, supported, rays, sides):  # type: ignore[no-untyped-def]
     """Mark cells that points agree with, and count the rays that contradict each.
 
-    turn: every so manieth ray is followed, and the first of them; top: the highest of all cells
+    turn: every so manieth ray is followed, and the first of them; height: (ny, nx) that they are
+    compared with; top: the highest
     rays: (2, ny, nx) those that contradict a cell, and those deeper than the tolerance; sides: (ny, nx) bits of the
         sectors in which the former pass
     """
-    edge = place[2]
+    edge, rows, columns = place[2], sums.shape[1], sums.shape[2]
     for n in range(xyz.shape[0]):
         m, k = _cell(xyz[n, 0], xyz[n, 1], place, sums)
-        if m >= 0:
-            height = _height(m, k, place, sums, surface)
-            if not np.isnan(height):
-                depth = height - xyz[n, 2]
-                if depth <= limits[0] or depth <= _limit_at(
-                    m, k, _distance(sensor, xyz[n]), place, sums, surface, limits
-                ):
-                    supported[m, k] = True
+        if m >= 0 and not np.isnan(height[m, k]):
+            depth, far = height[m, k] - xyz[n, 2], _distance(sensor, xyz[n])
+            if depth <= limits[0] or depth <= _limit_at(m, k, far, place, sums, surface, limits):
+                supported[m, k] = True
         d_x, d_y, d_z = xyz[n, 0] - sensor[0], xyz[n, 1] - sensor[1], xyz[n, 2] - sensor[2]
         length = np.sqrt(d_x * d_x + d_y * d_y)
         if n % turn[0] != turn[1] or length < edge:
@@ -100,17 +98,20 @@ def follow_rays(sensor, xyz, turn, top, place, sums, surface, limits, supported,
             begin = (top - sensor[2]) / d_z
         full = np.sqrt(d_x * d_x + d_y * d_y + d_z * d_z)
         steps = int(length / (STEP * edge)) + 1
+        u, v = (sensor[0] - place[0]) / edge, (sensor[1] - place[1]) / edge
+        u_step, v_step, z_step = d_x / edge / steps, d_y / edge / steps, d_z / steps
         last_m, last_k = -1, -1
         for step in range(int(begin * steps), steps):
-            share = (step + 0.5) / steps
-            m, k = _cell(sensor[0] + share * d_x, sensor[1] + share * d_y, place, sums)
-            if m < 0 or (m == last_m and k == last_k):
+            x, y = u + (step + 0.5) * u_step, v + (step + 0.5) * v_step
+            if x < 0.0 or y < 0.0 or x >= columns or y >= rows:
                 continue
-            last_m, last_k = m, k
-            depth = _height(m, k, place, sums, surface) - sensor[2] - share * d_z
-            if depth > limits[0]:  # not where nothing is known
+            m, k = int(y), int(x)
+            depth = height[m, k] - sensor[2] - (step + 0.5) * z_step
+            if depth > limits[0] and (m != last_m or k != last_k):  # not where nothing is known
+                last_m, last_k = m, k
                 rays[1, m, k] += 1
-                if depth > _limit_at(m, k, share * full, place, sums, surface, limits):
+                far = (step + 0.5) / steps * full
+                if depth > _limit_at(m, k, far, place, sums, surface, limits):
                     rays[0, m, k] += 1
                     sides[m, k] |= _side(m, k, sensor, d_x / length, d_y / length, sums)
 
@@ -139,15 +140,6 @@ def _on_surface(m, k, place, surface):  # type: ignore[no-untyped-def]
     if j < 0 or i < 0 or j >= known.shape[0] or i >= known.shape[1] or not known[j, i]:
         return -1, -1
     return j, i
-
-
-@njit(inline="always")
-def _height(m, k, place, sums, surface):  # type: ignore[no-untyped-def]
-    """Mean height of the points of a cell, that of the surface where it has none, NaN where neither is."""
-    if sums[COUNT, m, k] > 0.0:
-        return sums[HEIGHT, m, k] / sums[WEIGHT, m, k]
-    j, i = _on_surface(m, k, place, surface)
-    return surface[2][j, i] if j >= 0 else np.nan
 
 
 @compiled()
