@@ -32,7 +32,7 @@ from gpgmap_ros.demo.terrain import Terrain, rover_terrain
 from gpgmap_ros.geometry import apply
 from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.cells import flat_cells
-from gpgmap_ros.mapping.ray_evidence import SUMS, follow_rays
+from gpgmap_ros.mapping.ray_evidence import COUNT, HEIGHT, SUMS, WEIGHT, follow_rays
 from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
 CLOUDS, RATE, SPEED = 160, 10.0, 1.0
@@ -125,30 +125,17 @@ def ghosts(gpgmap: GPGMap, clean: GPGMap, theirs: Array) -> Mask:
 
 def looked_through(gpgmap: GPGMap, clouds: list[tuple[Array, Array]]) -> Array:
     """(ny, nx) clouds since the passers-by are gone that had rays below what the map shows."""
-    config, grid, known = Config().clearing, gpgmap.grid, gpgmap.known
-    height = gpgmap["elevation"].astype(np.float64)
-    place = (*grid.origin, grid.resolution)
-    surface = place, known, height, np.zeros(grid.shape), np.zeros((*grid.shape, 2))
+    grid, height = gpgmap.grid, gpgmap["elevation"].astype(np.float64)
+    place, limits = (*grid.origin, grid.resolution), (Config().clearing.tolerance, 0.0, 0.0, 0.0)
+    sums = np.zeros((SUMS, *grid.shape))
+    sums[[COUNT, WEIGHT]], sums[HEIGHT] = gpgmap.known, np.nan_to_num(height)
     count = np.zeros(grid.shape, dtype=np.int64)
     for points, T in clouds[int(LEAVES * CLOUDS) + 1 :]:
         near = points[np.linalg.norm(points, axis=1) < MAX_RANGE]
+        world, sensor = apply(T, near.astype(np.float64)), T[:3, 3].copy()
         rays, sides = np.zeros((2, *grid.shape), dtype=np.int32), np.zeros(grid.shape, dtype=np.uint8)
-        seen, none = np.zeros(grid.shape, dtype=bool), np.zeros((SUMS, *grid.shape))
-        limits = (config.tolerance, 0.0, 0.0, 0.0)
-        world = apply(T, near.astype(np.float64))
-        follow_rays(
-            T[:3, 3].copy(),
-            world,
-            (1, 0),
-            float(np.nanmax(height)),
-            place,
-            none,
-            surface,
-            limits,
-            seen,
-            rays,
-            sides,
-        )
+        on, top = np.zeros(grid.shape, dtype=bool), float(np.nanmax(height))
+        follow_rays(sensor, world, (1, 0), top, height, place, sums, limits, on, rays, sides)
         count += rays[1] > 0
     return count
 

@@ -36,7 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import binary_propagation
 
-from gp_core.grid import Grid
+from gp_core.grid import Blocks, Grid
+from gp_core.grid.statistics import COUNT as POINTS
 from gpgmap_ros.arrays import Array, Mask
 from gpgmap_ros.config import ClearingConfig
 from gpgmap_ros.mapping.cells import carry_over, flat_cells
@@ -51,6 +52,8 @@ from gpgmap_ros.mapping.ray_evidence import (
     SUMS,
     VARIANCE,
     WEIGHT,
+    X,
+    Y,
     compared_heights,
     follow_rays,
     take_points,
@@ -103,9 +106,9 @@ class VisibilityClearing:
         grid: the map's present window; the snapshot may be of an earlier one
         """
         blocks = self._align(grid)
-        place, surface = (*blocks.origin, blocks.resolution), _surface(snapshot)
+        place = *blocks.origin, blocks.resolution
         height = np.empty(blocks.shape)
-        top = compared_heights(place, self._sums, surface, height)
+        top = compared_heights(self._sums, height)
         if not np.isfinite(top):
             return np.empty((0, 2))
         stride = max(-(-len(xyz) // self.config.rays), 1)
@@ -114,7 +117,7 @@ class VisibilityClearing:
         rays = np.zeros((2, *blocks.shape), dtype=np.int32)
         follow_rays(
             sensor, xyz, (stride, self._clouds % stride), top, height, place,
-            self._sums, surface, self._limits(ray_std), supported, rays, self._sides,
+            self._sums, self._limits(ray_std), supported, rays, self._sides,
         )  # fmt: skip
         cleared = self._without_outvoted(self._decide(supported, rays, stride))
         self._empty(cleared)
@@ -130,6 +133,29 @@ class VisibilityClearing:
         blocks = self._align(grid)
         place = (*blocks.origin, blocks.resolution)
         take_points(sensor, xyz, variance, place, self._sums, self._limits(ray_std))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has not seen any cloud yet."""
+        return self._grid is None
+
+    def begin(self, blocks: Blocks, grid: Grid, ray_std: tuple[float, float]) -> None:
+        """Remember what a map with this window has already, in blocks with edges of `spacing`."""
+        window = self._align(grid)
+        first = np.round(np.array(window.origin) / self._spacing).astype(int)
+        weight, count = blocks.weights[:, 0, 0], blocks.totals[:, POINTS]
+        row, column = blocks.index[:, 0] - first[1], blocks.index[:, 1] - first[0]
+        inside = (row >= 0) & (column >= 0) & (row < window.shape[0]) & (column < window.shape[1])
+        inside &= (weight > 0.0) & (count > 0.0)
+        row, column, weight, count = row[inside], column[inside], weight[inside], count[inside]
+        of_x, of_y = blocks.weights[inside, 0, 1] / weight, blocks.weights[inside, 1, 0] / weight
+        sums = self._sums
+        sums[COUNT, row, column] = count
+        sums[WEIGHT, row, column] = weight
+        sums[HEIGHT, row, column] = blocks.heights[inside, 0, 0] + blocks.reference * weight
+        sums[VARIANCE, row, column] = count * ray_std[0] ** 2
+        sums[X, row, column] = count * (blocks.index[inside, 1] + 0.5 + 0.5 * of_x) * self._spacing
+        sums[Y, row, column] = count * (blocks.index[inside, 0] + 0.5 + 0.5 * of_y) * self._spacing
 
     def forget(self, centres: Array, resolution: float) -> None:
         """The map has forgotten what is in its cells with these centres (K, 2)."""
@@ -215,16 +241,6 @@ class VisibilityClearing:
             self._cleared = carry_over(self._cleared, old, grid)
             self._grid = grid
         return grid
-
-
-Surface = tuple[tuple[float, float, float], Mask, Array, Array, Array]
-
-
-def _surface(snapshot: PosteriorSnapshot) -> Surface:
-    """Corner and edge of the cells, known cells, mean, variance and gradient."""
-    posterior, grid = snapshot.posterior, snapshot.posterior.grid
-    variance = posterior.variance if snapshot.even_variance is None else snapshot.even_variance
-    return (*grid.origin, grid.resolution), snapshot.known, posterior.mean, variance, posterior.gradient
 
 
 def _places(cleared: Mask, blocks: Grid, grid: Grid) -> Array:

@@ -5,8 +5,7 @@ single heights are uncertain by, squared, and of x and y. They are those of the 
 clearly below it there are the sums of weights and weighted heights.
 
     place: x and y of the window's corner, edge of the cells
-    sums: (SUMS, ny, nx); surface: as last solved, for cells without points: x and y of its corner and edge of its
-        cells, known cells, mean, variance, gradient
+    sums: (SUMS, ny, nx)
     limits: tolerance, threshold, standard deviation of the rays' height and of their direction
 """
 
@@ -27,18 +26,15 @@ STEP: Final = 0.75
 
 
 @compiled()
-def compared_heights(place, sums, surface, height):  # type: ignore[no-untyped-def]
-    """The highest of the heights (ny, nx) written here: of the points of a cell, else of the surface, else NaN."""
+def compared_heights(sums, height):  # type: ignore[no-untyped-def]
+    """The highest of the heights (ny, nx) of the points of each cell, written here; NaN where there are none."""
     top = -np.inf
     for m in range(height.shape[0]):
         for k in range(height.shape[1]):
+            height[m, k] = np.nan
             if sums[COUNT, m, k] > 0.0:
                 height[m, k] = sums[HEIGHT, m, k] / sums[WEIGHT, m, k]
-            else:
-                j, i = _on_surface(m, k, place, surface)
-                height[m, k] = surface[2][j, i] if j >= 0 else np.nan
-            if height[m, k] > top:
-                top = height[m, k]
+                top = max(top, height[m, k])
     return top
 
 
@@ -72,7 +68,7 @@ def take_points(sensor, xyz, variance, place, sums, limits):  # type: ignore[no-
 
 
 @compiled()
-def follow_rays(sensor, xyz, turn, top, height, place, sums, surface, limits, supported, rays, sides):  # type: ignore[no-untyped-def]
+def follow_rays(sensor, xyz, turn, top, height, place, sums, limits, supported, rays, sides):  # type: ignore[no-untyped-def]
     """Mark cells that points agree with, and count the rays that contradict each.
 
     turn: every so manieth ray is followed, and the first of them; height: (ny, nx) that they are
@@ -85,7 +81,7 @@ def follow_rays(sensor, xyz, turn, top, height, place, sums, surface, limits, su
         m, k = _cell(xyz[n, 0], xyz[n, 1], place, sums)
         if m >= 0 and not np.isnan(height[m, k]):
             depth, far = height[m, k] - xyz[n, 2], _distance(sensor, xyz[n])
-            if depth <= limits[0] or depth <= _limit_at(m, k, far, place, sums, surface, limits):
+            if depth <= limits[0] or depth <= _limit_at(m, k, far, sums, limits):
                 supported[m, k] = True
         d_x, d_y, d_z = xyz[n, 0] - sensor[0], xyz[n, 1] - sensor[1], xyz[n, 2] - sensor[2]
         length = np.sqrt(d_x * d_x + d_y * d_y)
@@ -111,9 +107,9 @@ def follow_rays(sensor, xyz, turn, top, height, place, sums, surface, limits, su
                 last_m, last_k = m, k
                 rays[1, m, k] += 1
                 far = (step + 0.5) / steps * full
-                if depth > _limit_at(m, k, far, place, sums, surface, limits):
+                if depth > _limit_at(m, k, far, sums, limits):
                     rays[0, m, k] += 1
-                    sides[m, k] |= _side(m, k, sensor, d_x / length, d_y / length, sums)
+                    sides[m, k] |= _side(m, k, sensor, d_x / length, d_y / length, far, sums, limits)
 
 
 @njit(inline="always")
@@ -131,27 +127,11 @@ def _cell(x, y, place, sums):  # type: ignore[no-untyped-def]
     return m, k
 
 
-@njit(inline="always")
-def _on_surface(m, k, place, surface):  # type: ignore[no-untyped-def]
-    """Row and column on the surface of the middle of a cell, -1 where it is not known."""
-    at, known = surface[0], surface[1]
-    i = int(np.floor((place[0] + (k + 0.5) * place[2] - at[0]) / at[2]))
-    j = int(np.floor((place[1] + (m + 0.5) * place[2] - at[1]) / at[2]))
-    if j < 0 or i < 0 or j >= known.shape[0] or i >= known.shape[1] or not known[j, i]:
-        return -1, -1
-    return j, i
-
-
 @compiled()
-def _limit_at(m, k, far, place, sums, surface, limits):  # type: ignore[no-untyped-def]
+def _limit_at(m, k, far, sums, limits):  # type: ignore[no-untyped-def]
     """Depth below a cell that a ray of length `far` may have without contradicting it."""
     ray = limits[2] ** 2 + (limits[3] * far) ** 2
-    if sums[COUNT, m, k] > 0.0:
-        return _limit(_own_slope(sums, m, k), sums[VARIANCE, m, k] / sums[COUNT, m, k], ray, limits)
-    j, i = _on_surface(m, k, place, surface)
-    gradient = surface[4]
-    slope = np.sqrt(gradient[j, i, 0] ** 2 + gradient[j, i, 1] ** 2)
-    return _limit(slope * place[2], surface[3][j, i], ray, limits)
+    return _limit(_own_slope(sums, m, k), sums[VARIANCE, m, k] / sums[COUNT, m, k], ray, limits)
 
 
 @njit(inline="always")
@@ -177,15 +157,15 @@ def _own_slope(sums, m, k):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _side(m, k, sensor, u_x, u_y, sums):  # type: ignore[no-untyped-def]
+def _side(m, k, sensor, u_x, u_y, far, sums, limits):  # type: ignore[no-untyped-def]
     """The bit of the sector in which a ray of direction (u_x, u_y) passes by the middle of a cell's points.
 
-    All of them where the cell has no points: nobody knows where in the cell the ground was seen.
+    None where it is nearer to it than it is sure of: nobody knows then on which side.
     """
     count = sums[COUNT, m, k]
-    if count == 0.0:
-        return np.uint8(255)
     x, y = sums[X, m, k] / count, sums[Y, m, k] / count
     off = (sensor[0] - x) * -u_y + (sensor[1] - y) * u_x  # of the ray, along its normal (-u_y, u_x)
+    if off * off < limits[2] ** 2 + (limits[3] * far) ** 2:
+        return np.uint8(0)
     angle = np.arctan2(off * u_x, off * -u_y)
     return np.uint8(1 << (int(np.floor((angle / (2.0 * np.pi) + 1.0) * SECTORS + 0.5)) % SECTORS))

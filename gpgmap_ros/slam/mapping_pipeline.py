@@ -454,6 +454,8 @@ class MappingPipeline:
         """Centres (K, 2) of the cells through which enough clouds have looked, where that is asked for."""
         if not self._config.clearing.enabled or self._surface is None:
             return np.empty((0, 2))
+        if self._clearing.is_new and (blocks := elevation_map.blocks()) is not None:
+            self._clearing.begin(blocks, elevation_map.grid, ray_std)
         return self._clearing.apply(sensor, xyz, ray_std, self._surface, elevation_map.grid)
 
     def _refresh_surface(self, elevation_map: ElevationMap) -> None:
