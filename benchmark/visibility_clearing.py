@@ -133,9 +133,12 @@ def looked_through(gpgmap: GPGMap, clouds: list[tuple[Array, Array]]) -> Array:
     for points, T in clouds[int(LEAVES * CLOUDS) + 1 :]:
         near = points[np.linalg.norm(points, axis=1) < MAX_RANGE]
         world, sensor = apply(T, near.astype(np.float64)), T[:3, 3].copy()
-        rays, sides = np.zeros((2, *grid.shape), dtype=np.int32), np.zeros(grid.shape, dtype=np.uint8)
-        on, top = np.zeros(grid.shape, dtype=bool), float(np.nanmax(height))
-        follow_rays(sensor, world, (1, 0), top, height, place, sums, limits, on, rays, sides)
+        # a cell further, for all of them that they pass
+        beyond = grid.resolution / np.maximum(np.hypot(*(world - sensor)[:, :2].T), grid.resolution)
+        world += (world - sensor) * beyond[:, None]
+        rays, beside = np.zeros((2, *grid.shape), dtype=np.int32), np.zeros((2, *grid.shape))
+        highest, top = np.zeros(grid.shape), float(np.nanmax(height))
+        follow_rays(sensor, world, (1, 0), top, height, place, sums, limits, highest, rays, beside)
         count += rays[1] > 0
     return count
 

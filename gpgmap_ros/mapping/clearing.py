@@ -34,7 +34,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import binary_propagation
+from scipy.ndimage import binary_dilation, binary_propagation
 
 from gp_core.grid import Blocks, Grid
 from gp_core.grid.statistics import COUNT as POINTS
@@ -48,20 +48,23 @@ from gpgmap_ros.mapping.ray_evidence import (
     HEIGHT,
     LOW_HEIGHT,
     LOW_WEIGHT,
-    SECTORS,
     SUMS,
     VARIANCE,
     WEIGHT,
+    XX,
+    XY,
+    YY,
     X,
     Y,
     compared_heights,
     follow_rays,
+    judge,
     take_points,
 )
 
-UNLIKELY: Final = 1e-3
+UNLIKELY: Final = 1e-6
 """Probability that rays miss by chance what they hit before, up to which it is believed to be gone."""
-LEAST_HIT: Final = 0.1
+LEAST_HIT: Final = 0.01
 """Share of the rays through a place that end there, below which nothing solid enough to be mapped is there."""
 
 
@@ -86,8 +89,6 @@ class VisibilityClearing:
         )
         """Clouds with rays that contradict each cell, and that are deeper than the tolerance; number of the latter and
         of the former rays since a point has agreed, and of the former before."""
-        self._sides: NDArray[np.uint8] = np.zeros((0, 0), dtype=np.uint8)
-        """Directions in which rays have passed by the middle of the points, one bit for each sector."""
         self._cleared: NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
         """Cells that were cleared, and in which no point has agreed with the map since."""
 
@@ -113,13 +114,16 @@ class VisibilityClearing:
             return np.empty((0, 2))
         stride = max(-(-len(xyz) // self.config.rays), 1)
         self._clouds += 1  # so that the rays that are followed take turns
-        supported = np.zeros(blocks.shape, dtype=np.bool_)
         rays = np.zeros((2, *blocks.shape), dtype=np.int32)
+        highest, beside = np.full(blocks.shape, -np.inf), np.full((2, *blocks.shape), np.inf)
+        limits = self._limits(ray_std)
         follow_rays(
             sensor, xyz, (stride, self._clouds % stride), top, height, place,
-            self._sums, self._limits(ray_std), supported, rays, self._sides,
+            self._sums, limits, highest, rays, beside,
         )  # fmt: skip
-        cleared = self._without_outvoted(self._decide(supported, rays, stride))
+        agreed, contradicted = (np.zeros(blocks.shape, dtype=np.bool_) for _ in range(2))
+        judge(sensor, place, self._sums, limits, height, highest, beside, agreed, contradicted)
+        cleared = self._without_outvoted(self._decide(agreed, contradicted, rays, stride))
         self._empty(cleared)
         self._cleared |= cleared
         places = _places(cleared, blocks, grid)
@@ -148,14 +152,14 @@ class VisibilityClearing:
         inside = (row >= 0) & (column >= 0) & (row < window.shape[0]) & (column < window.shape[1])
         inside &= (weight > 0.0) & (count > 0.0)
         row, column, weight, count = row[inside], column[inside], weight[inside], count[inside]
-        of_x, of_y = blocks.weights[inside, 0, 1] / weight, blocks.weights[inside, 1, 0] / weight
         sums = self._sums
         sums[COUNT, row, column] = count
         sums[WEIGHT, row, column] = weight
         sums[HEIGHT, row, column] = blocks.heights[inside, 0, 0] + blocks.reference * weight
         sums[VARIANCE, row, column] = count * ray_std[0] ** 2
-        sums[X, row, column] = count * (blocks.index[inside, 1] + 0.5 + 0.5 * of_x) * self._spacing
-        sums[Y, row, column] = count * (blocks.index[inside, 0] + 0.5 + 0.5 * of_y) * self._spacing
+        share, half = count / weight, 0.5 * self._spacing
+        for sum_of, (of_y, of_x) in ((X, (0, 1)), (Y, (1, 0)), (XX, (0, 2)), (XY, (1, 1)), (YY, (2, 0))):
+            sums[sum_of, row, column] = share * half ** (of_x + of_y) * blocks.weights[inside, of_y, of_x]
 
     def forget(self, centres: Array, resolution: float) -> None:
         """The map has forgotten what is in its cells with these centres (K, 2)."""
@@ -166,25 +170,24 @@ class VisibilityClearing:
             gone.ravel()[index[inside]] = True
             self._empty(gone)
 
-    def _decide(self, supported: Mask, rays: NDArray[np.int32], stride: int) -> Mask:
+    def _decide(self, agreed: Mask, contradicted: Mask, rays: NDArray[np.int32], stride: int) -> Mask:
         """The cells (ny, nx) to be cleared, after a cloud with points that agree, and with rays (2, ny, nx) through."""
-        for count, through in ((self._clearly, rays[0]), (self._perhaps, rays[1])):
-            count[supported] = 0
-            count[(through > 0) & ~supported] += 1
+        self._clearly[contradicted] += 1
+        self._perhaps[rays[1] > 0] += 1
         self._missing += rays[0]
         self._rays += rays[1]
-        self._missed[supported] += stride * self._missing[supported]
-        self._missing[supported] = self._rays[supported] = 0
-        self._sides[supported] = 0
-        self._cleared &= ~supported
+        self._missed[agreed] += stride * self._missing[agreed]
+        for values in (self._clearly, self._perhaps, self._missing, self._rays):
+            values[agreed] = 0
+        around = np.ones((3, 3), dtype=np.bool_)
+        self._cleared &= ~agreed | binary_dilation(self._perhaps > 0, around)
         likely = self._perhaps >= self.config.clouds
-        sure = (self._clearly >= self.config.clouds) & _on_both_sides(self._sides)
+        sure = self._clearly >= self.config.clouds
         for cells in (likely, sure):
             at = np.nonzero(cells)
             cells[at] = self._rays[at] >= _enough_rays(self._sums[COUNT][at], self._missed[at])
         if not likely.any():
             return likely
-        around = np.ones((3, 3), dtype=np.bool_)
         seeds = sure | self._cleared
         return binary_propagation(seeds, structure=around, mask=seeds | likely) & (sure | likely)
 
@@ -210,7 +213,7 @@ class VisibilityClearing:
     def _restart(self, cells: Mask | tuple[Array, Array]) -> None:
         """No ray has said anything of these cells."""
         for values in (
-            self._clearly, self._perhaps, self._rays, self._missing, self._missed, self._sides
+            self._clearly, self._perhaps, self._rays, self._missing, self._missed
         ):  # fmt: skip
             values[cells] = 0
 
@@ -237,7 +240,6 @@ class VisibilityClearing:
             self._rays, self._missing, self._missed = (
                 carry_over(values, old, grid) for values in (self._rays, self._missing, self._missed)
             )
-            self._sides = carry_over(self._sides, old, grid)
             self._cleared = carry_over(self._cleared, old, grid)
             self._grid = grid
         return grid
@@ -252,14 +254,6 @@ def _places(cleared: Mask, blocks: Grid, grid: Grid) -> Array:
     centres = grid.centers.reshape(-1, 2)
     index, inside = flat_cells(blocks, centres)
     return np.concatenate([middles, centres[inside & cleared.ravel()[index]]])
-
-
-def _on_both_sides(sides: NDArray[np.uint8]) -> Mask:
-    """Whether rays have passed in opposite directions from the middle, a sector more or less."""
-    opposite = np.zeros_like(sides)
-    for turn in (SECTORS // 2 - 1, SECTORS // 2, SECTORS // 2 + 1):
-        opposite |= (sides << turn) | (sides >> (SECTORS - turn))
-    return np.asarray((sides & opposite) != 0)
 
 
 def _enough_rays(hit: Array, missed: NDArray[np.int32]) -> Array:

@@ -1,8 +1,8 @@
 """What the rays of a cloud say of the cells that they pass through: the compiled loops of clearing.py.
 
 Of the points of each cell there are sums: how many, of their weights in the map, of their weighted heights, of what
-single heights are uncertain by, squared, and of x and y. They are those of the highest layer in the cell; of what is
-clearly below it there are the sums of weights and weighted heights.
+single heights are uncertain by, squared, and of x, y and their products, from the cell's middle. They are those of the
+highest layer in the cell; of what is clearly below it there are the sums of weights and weighted heights.
 
     place: x and y of the window's corner, edge of the cells
     sums: (SUMS, ny, nx)
@@ -18,9 +18,7 @@ from numba import njit
 
 from gp_core.compiled import compiled
 
-COUNT, WEIGHT, HEIGHT, VARIANCE, X, Y, LOW_WEIGHT, LOW_HEIGHT, SUMS = range(9)
-SECTORS: Final = 8
-"""Of the directions from the middle of a cell's points to a ray that passes by: as many as a byte has bits."""
+COUNT, WEIGHT, HEIGHT, VARIANCE, X, Y, XX, XY, YY, LOW_WEIGHT, LOW_HEIGHT, SUMS = range(12)
 STEP: Final = 0.75
 """Cells from one look at a ray to the next: it may miss the corner of a cell, which the rays beside it do not."""
 
@@ -63,26 +61,31 @@ def take_points(sensor, xyz, variance, place, sums, limits):  # type: ignore[no-
         sums[WEIGHT, m, k] += weight
         sums[HEIGHT, m, k] += weight * z
         sums[VARIANCE, m, k] += noise
-        sums[X, m, k] += xyz[n, 0]
-        sums[Y, m, k] += xyz[n, 1]
+        x, y = xyz[n, 0] - _middle(place, 0, k), xyz[n, 1] - _middle(place, 1, m)
+        sums[X, m, k] += x
+        sums[Y, m, k] += y
+        sums[XX, m, k] += x * x
+        sums[XY, m, k] += x * y
+        sums[YY, m, k] += y * y
 
 
 @compiled()
-def follow_rays(sensor, xyz, turn, top, height, place, sums, limits, supported, rays, sides):  # type: ignore[no-untyped-def]
-    """Mark cells that points agree with, and count the rays that contradict each.
+def follow_rays(sensor, xyz, turn, top, height, place, sums, limits, highest, rays, beside):  # type: ignore[no-untyped-def]
+    """Count the rays that contradict each cell.
 
-    turn: every so manieth ray is followed, and the first of them; height: (ny, nx) that they are
-    compared with; top: the highest
-    rays: (2, ny, nx) those that contradict a cell, and those deeper than the tolerance; sides: (ny, nx) bits of the
-        sectors in which the former pass
+    A ray says nothing of the cell before its end: it may have ended at what is there.
+
+    turn: every so manieth ray is followed, and the first of them
+    height: (ny, nx) that they are compared with; top: the highest
+    highest: (ny, nx) of the points in each cell, -inf without
+    rays: (2, ny, nx) those that contradict a cell, and those deeper than the tolerance
+    beside: (2, ny, nx) how far from the middle of the points the nearest of the former passes on each side, inf without
     """
     edge, rows, columns = place[2], sums.shape[1], sums.shape[2]
     for n in range(xyz.shape[0]):
         m, k = _cell(xyz[n, 0], xyz[n, 1], place, sums)
-        if m >= 0 and not np.isnan(height[m, k]):
-            depth, far = height[m, k] - xyz[n, 2], _distance(sensor, xyz[n])
-            if depth <= limits[0] or depth <= _limit_at(m, k, far, sums, limits):
-                supported[m, k] = True
+        if m >= 0:
+            highest[m, k] = max(highest[m, k], xyz[n, 2])
         d_x, d_y, d_z = xyz[n, 0] - sensor[0], xyz[n, 1] - sensor[1], xyz[n, 2] - sensor[2]
         length = np.sqrt(d_x * d_x + d_y * d_y)
         if n % turn[0] != turn[1] or length < edge:
@@ -97,7 +100,7 @@ def follow_rays(sensor, xyz, turn, top, height, place, sums, limits, supported, 
         u, v = (sensor[0] - place[0]) / edge, (sensor[1] - place[1]) / edge
         u_step, v_step, z_step = d_x / edge / steps, d_y / edge / steps, d_z / steps
         last_m, last_k = -1, -1
-        for step in range(int(begin * steps), steps):
+        for step in range(int(begin * steps), steps - 1):
             x, y = u + (step + 0.5) * u_step, v + (step + 0.5) * v_step
             if x < 0.0 or y < 0.0 or x >= columns or y >= rows:
                 continue
@@ -109,7 +112,60 @@ def follow_rays(sensor, xyz, turn, top, height, place, sums, limits, supported, 
                 far = (step + 0.5) / steps * full
                 if depth > _limit_at(m, k, far, sums, limits):
                     rays[0, m, k] += 1
-                    sides[m, k] |= _side(m, k, sensor, d_x / length, d_y / length, far, sums, limits)
+                    count = sums[COUNT, m, k]
+                    from_x = sensor[0] - _middle(place, 0, k) - sums[X, m, k] / count
+                    from_y = sensor[1] - _middle(place, 1, m) - sums[Y, m, k] / count
+                    off = (from_y * d_x - from_x * d_y) / length
+                    side = 0 if off > 0.0 else 1
+                    beside[side, m, k] = min(beside[side, m, k], abs(off))
+
+
+@compiled()
+def judge(sensor, place, sums, limits, height, highest, beside, agreed, contradicted):  # type: ignore[no-untyped-def]
+    """Mark cells (ny, nx) that points there or in a cell around agree with, and those that a cloud contradicts.
+
+    These are those where its rays pass on both sides of the middle of the points, closer together than the points are
+    wide, with those of the cells around that rays contradict too: a post that stands there may fit in between.
+    """
+    rows, columns = height.shape
+    for m in range(rows):
+        for k in range(columns):
+            gap = beside[0, m, k] + beside[1, m, k]
+            if np.isnan(height[m, k]):
+                continue
+            top = -np.inf
+            for j in range(max(m - 1, 0), min(m + 2, rows)):
+                for i in range(max(k - 1, 0), min(k + 2, columns)):
+                    top = max(top, highest[j, i])
+            d_x, d_y = _middle(place, 0, k) - sensor[0], _middle(place, 1, m) - sensor[1]
+            squared = d_x * d_x + d_y * d_y
+            depth, far = height[m, k] - top, np.sqrt(squared + (height[m, k] - sensor[2]) ** 2)
+            if depth <= limits[0] or depth <= _limit_at(m, k, far, sums, limits):
+                agreed[m, k] = True
+            elif gap < np.inf and squared > 0.0:
+                contradicted[m, k] = gap * gap <= _width_squared(m, k, -d_y, d_x, beside, sums, place[2])
+
+
+@compiled()
+def _width_squared(m, k, n_x, n_y, beside, sums, edge):  # type: ignore[no-untyped-def]
+    """Of the points of a cell and of those around that rays contradict, along (n_x, n_y), as of a band of even density.
+
+    Less what they scatter by.
+    """
+    count, noise, first, second = 0.0, 0.0, 0.0, 0.0
+    for j in range(max(m - 1, 0), min(m + 2, sums.shape[1])):
+        for i in range(max(k - 1, 0), min(k + 2, sums.shape[2])):
+            if beside[0, j, i] < np.inf or beside[1, j, i] < np.inf:
+                s = sums[:, j, i]
+                at = ((i - k) * n_x + (j - m) * n_y) * edge
+                along = n_x * s[X] + n_y * s[Y]
+                count += s[COUNT]
+                noise += s[VARIANCE]
+                first += along + s[COUNT] * at
+                second += n_x * n_x * s[XX] + 2.0 * n_x * n_y * s[XY] + n_y * n_y * s[YY]
+                second += 2.0 * at * along + s[COUNT] * at * at
+    scatter = (second / count - (first / count) ** 2) / (n_x * n_x + n_y * n_y)
+    return 12.0 * (scatter - noise / count)
 
 
 @njit(inline="always")
@@ -156,16 +212,7 @@ def _own_slope(sums, m, k):  # type: ignore[no-untyped-def]
     return np.sqrt(squared)
 
 
-@compiled()
-def _side(m, k, sensor, u_x, u_y, far, sums, limits):  # type: ignore[no-untyped-def]
-    """The bit of the sector in which a ray of direction (u_x, u_y) passes by the middle of a cell's points.
-
-    None where it is nearer to it than it is sure of: nobody knows then on which side.
-    """
-    count = sums[COUNT, m, k]
-    x, y = sums[X, m, k] / count, sums[Y, m, k] / count
-    off = (sensor[0] - x) * -u_y + (sensor[1] - y) * u_x  # of the ray, along its normal (-u_y, u_x)
-    if off * off < limits[2] ** 2 + (limits[3] * far) ** 2:
-        return np.uint8(0)
-    angle = np.arctan2(off * u_x, off * -u_y)
-    return np.uint8(1 << (int(np.floor((angle / (2.0 * np.pi) + 1.0) * SECTORS + 0.5)) % SECTORS))
+@njit(inline="always")
+def _middle(place, axis, index):  # type: ignore[no-untyped-def]
+    """x (axis 0) or y (1) of the middle of a column or row of cells."""
+    return place[axis] + (index + 0.5) * place[2]
