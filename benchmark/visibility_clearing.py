@@ -136,10 +136,10 @@ def looked_through(gpgmap: GPGMap, clouds: list[tuple[Array, Array]]) -> Array:
         # a cell further, for all of them that they pass
         beyond = grid.resolution / np.maximum(np.hypot(*(world - sensor)[:, :2].T), grid.resolution)
         world += (world - sensor) * beyond[:, None]
-        rays, beside = np.zeros((2, *grid.shape), dtype=np.int32), np.zeros((2, *grid.shape))
+        below, beside = np.zeros(grid.shape, dtype=bool), np.zeros((2, *grid.shape))
         highest, top = np.zeros(grid.shape), float(np.nanmax(height))
-        follow_rays(sensor, world, (1, 0), top, height, place, sums, limits, highest, rays, beside)
-        count += rays[1] > 0
+        follow_rays(sensor, world, (1, 0), top, height, place, sums, limits, highest, below, beside)
+        count += below
     return count
 
 

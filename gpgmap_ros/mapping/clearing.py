@@ -63,9 +63,8 @@ from gpgmap_ros.mapping.ray_evidence import (
 )
 
 UNLIKELY: Final = 1e-6
-"""Probability that rays miss by chance what they hit before, up to which it is believed to be gone."""
-LEAST_HIT: Final = 0.01
-"""Share of the rays through a place that end there, below which nothing solid enough to be mapped is there."""
+"""Probability that clouds miss by chance what they hit before, up to which it is believed to be gone: a map has 10^5
+cells, and each cloud looks at many of them again."""
 
 
 class VisibilityClearing:
@@ -84,11 +83,11 @@ class VisibilityClearing:
         self._clouds = 0
         self._sums: Array = np.zeros((SUMS, 0, 0))
         """Of the points that each cell has, see `ray_evidence`."""
-        self._clearly, self._perhaps, self._rays, self._missing, self._missed = (
-            np.zeros((0, 0), dtype=np.int32) for _ in range(5)
+        self._clearly, self._perhaps, self._agreed, self._missed = (
+            np.zeros((0, 0), dtype=np.int32) for _ in range(4)
         )
-        """Clouds with rays that contradict each cell, and that are deeper than the tolerance; number of the latter and
-        of the former rays since a point has agreed, and of the former before."""
+        """Clouds that contradict each cell, and those with rays deeper than the tolerance, since a point has agreed;
+        clouds with points that agreed, and of the second kind between them."""
         self._cleared: NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
         """Cells that were cleared, and in which no point has agreed with the map since."""
 
@@ -114,16 +113,15 @@ class VisibilityClearing:
             return np.empty((0, 2))
         stride = max(-(-len(xyz) // self.config.rays), 1)
         self._clouds += 1  # so that the rays that are followed take turns
-        rays = np.zeros((2, *blocks.shape), dtype=np.int32)
         highest, beside = np.full(blocks.shape, -np.inf), np.full((2, *blocks.shape), np.inf)
+        below, agreed, contradicted = (np.zeros(blocks.shape, dtype=np.bool_) for _ in range(3))
         limits = self._limits(ray_std)
         follow_rays(
             sensor, xyz, (stride, self._clouds % stride), top, height, place,
-            self._sums, limits, highest, rays, beside,
+            self._sums, limits, highest, below, beside,
         )  # fmt: skip
-        agreed, contradicted = (np.zeros(blocks.shape, dtype=np.bool_) for _ in range(2))
         judge(sensor, place, self._sums, limits, height, highest, beside, agreed, contradicted)
-        cleared = self._without_outvoted(self._decide(agreed, contradicted, rays, stride))
+        cleared = self._without_outvoted(self._decide(agreed, contradicted, below))
         self._empty(cleared)
         self._cleared |= cleared
         places = _places(cleared, blocks, grid)
@@ -170,22 +168,21 @@ class VisibilityClearing:
             gone.ravel()[index[inside]] = True
             self._empty(gone)
 
-    def _decide(self, agreed: Mask, contradicted: Mask, rays: NDArray[np.int32], stride: int) -> Mask:
-        """The cells (ny, nx) to be cleared, after a cloud with points that agree, and with rays (2, ny, nx) through."""
+    def _decide(self, agreed: Mask, contradicted: Mask, below: Mask) -> Mask:
+        """The cells (ny, nx) to be cleared, after a cloud with points that agree, rays that contradict, and below."""
         self._clearly[contradicted] += 1
-        self._perhaps[rays[1] > 0] += 1
-        self._missing += rays[0]
-        self._rays += rays[1]
-        self._missed[agreed] += stride * self._missing[agreed]
-        for values in (self._clearly, self._perhaps, self._missing, self._rays):
-            values[agreed] = 0
+        self._perhaps[below & ~agreed] += 1
+        self._agreed[agreed] += 1
+        self._missed[agreed] += self._perhaps[agreed]
+        self._clearly[agreed] = self._perhaps[agreed] = 0
         around = np.ones((3, 3), dtype=np.bool_)
         self._cleared &= ~agreed | binary_dilation(self._perhaps > 0, around)
         likely = self._perhaps >= self.config.clouds
-        sure = self._clearly >= self.config.clouds
-        for cells in (likely, sure):
-            at = np.nonzero(cells)
-            cells[at] = self._rays[at] >= _enough_rays(self._sums[COUNT][at], self._missed[at])
+        at = np.nonzero(likely)
+        enough = np.maximum(self.config.clouds, _enough_clouds(self._agreed[at], self._missed[at]))
+        likely[at] = self._perhaps[at] >= enough
+        sure = np.zeros_like(likely)
+        sure[at] = self._clearly[at] >= enough
         if not likely.any():
             return likely
         seeds = sure | self._cleared
@@ -212,9 +209,7 @@ class VisibilityClearing:
 
     def _restart(self, cells: Mask | tuple[Array, Array]) -> None:
         """No ray has said anything of these cells."""
-        for values in (
-            self._clearly, self._perhaps, self._rays, self._missing, self._missed
-        ):  # fmt: skip
+        for values in (self._clearly, self._perhaps, self._agreed, self._missed):
             values[cells] = 0
 
     def _empty(self, cells: Mask) -> None:
@@ -234,11 +229,9 @@ class VisibilityClearing:
         if grid != self._grid:
             old = self._grid
             self._sums = np.stack([carry_over(values, old, grid) for values in self._sums])
-            self._clearly, self._perhaps = (
-                carry_over(values, old, grid) for values in (self._clearly, self._perhaps)
-            )
-            self._rays, self._missing, self._missed = (
-                carry_over(values, old, grid) for values in (self._rays, self._missing, self._missed)
+            self._clearly, self._perhaps, self._agreed, self._missed = (
+                carry_over(values, old, grid)
+                for values in (self._clearly, self._perhaps, self._agreed, self._missed)
             )
             self._cleared = carry_over(self._cleared, old, grid)
             self._grid = grid
@@ -256,8 +249,8 @@ def _places(cleared: Mask, blocks: Grid, grid: Grid) -> Array:
     return np.concatenate([middles, centres[inside & cleared.ravel()[index]]])
 
 
-def _enough_rays(hit: Array, missed: NDArray[np.int32]) -> Array:
-    """Rays that all miss, by chance, with probability `UNLIKELY` what so many have hit and missed before."""
-    share = hit / np.maximum(hit + missed, 1.0)
-    doubtful = (share >= LEAST_HIT) & (share < 1.0)
-    return np.where(doubtful, np.log(UNLIKELY) / np.log1p(-np.where(doubtful, share, 0.5)), 0.0)
+def _enough_clouds(agreed: NDArray[np.int32], missed: NDArray[np.int32]) -> Array:
+    """Clouds that all miss, by chance, with probability `UNLIKELY` what so many have hit and missed before."""
+    share = (agreed + 1.0) / (agreed + missed + 1.0)  # with the points that it is there for
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(UNLIKELY) / np.log1p(-share))

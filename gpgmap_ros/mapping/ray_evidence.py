@@ -70,16 +70,17 @@ def take_points(sensor, xyz, variance, place, sums, limits):  # type: ignore[no-
 
 
 @compiled()
-def follow_rays(sensor, xyz, turn, top, height, place, sums, limits, highest, rays, beside):  # type: ignore[no-untyped-def]
-    """Count the rays that contradict each cell.
+def follow_rays(sensor, xyz, turn, top, height, place, sums, limits, highest, below, beside):  # type: ignore[no-untyped-def]
+    """Look where rays pass below what the points of each cell show.
 
     A ray says nothing of the cell before its end: it may have ended at what is there.
 
     turn: every so manieth ray is followed, and the first of them
     height: (ny, nx) that they are compared with; top: the highest
     highest: (ny, nx) of the points in each cell, -inf without
-    rays: (2, ny, nx) those that contradict a cell, and those deeper than the tolerance
-    beside: (2, ny, nx) how far from the middle of the points the nearest of the former passes on each side, inf without
+    below: (ny, nx) whether a ray is deeper than the tolerance
+    beside: (2, ny, nx) how far from the middle of the points the nearest ray that contradicts them passes on each side,
+        inf without
     """
     edge, rows, columns = place[2], sums.shape[1], sums.shape[2]
     for n in range(xyz.shape[0]):
@@ -108,10 +109,9 @@ def follow_rays(sensor, xyz, turn, top, height, place, sums, limits, highest, ra
             depth = height[m, k] - sensor[2] - (step + 0.5) * z_step
             if depth > limits[0] and (m != last_m or k != last_k):  # not where nothing is known
                 last_m, last_k = m, k
-                rays[1, m, k] += 1
+                below[m, k] = True
                 far = (step + 0.5) / steps * full
                 if depth > _limit_at(m, k, far, sums, limits):
-                    rays[0, m, k] += 1
                     count = sums[COUNT, m, k]
                     from_x = sensor[0] - _middle(place, 0, k) - sums[X, m, k] / count
                     from_y = sensor[1] - _middle(place, 1, m) - sums[Y, m, k] / count
@@ -125,12 +125,11 @@ def judge(sensor, place, sums, limits, height, highest, beside, agreed, contradi
     """Mark cells (ny, nx) that points there or in a cell around agree with, and those that a cloud contradicts.
 
     These are those where its rays pass on both sides of the middle of the points, closer together than the points are
-    wide, with those of the cells around that rays contradict too: a post that stands there may fit in between.
+    wide, each with those of the cells around that rays contradict too: a post that stands there may fit in between.
     """
     rows, columns = height.shape
     for m in range(rows):
         for k in range(columns):
-            gap = beside[0, m, k] + beside[1, m, k]
             if np.isnan(height[m, k]):
                 continue
             top = -np.inf
@@ -142,17 +141,20 @@ def judge(sensor, place, sums, limits, height, highest, beside, agreed, contradi
             depth, far = height[m, k] - top, np.sqrt(squared + (height[m, k] - sensor[2]) ** 2)
             if depth <= limits[0] or depth <= _limit_at(m, k, far, sums, limits):
                 agreed[m, k] = True
-            elif gap < np.inf and squared > 0.0:
-                contradicted[m, k] = gap * gap <= _width_squared(m, k, -d_y, d_x, beside, sums, place[2])
+            elif min(beside[0, m, k], beside[1, m, k]) < np.inf and squared > 0.0:
+                length = np.sqrt(squared)
+                contradicted[m, k] = _is_seen_through(m, k, -d_y / length, d_x / length, beside, sums, place[2])
 
 
 @compiled()
-def _width_squared(m, k, n_x, n_y, beside, sums, edge):  # type: ignore[no-untyped-def]
-    """Of the points of a cell and of those around that rays contradict, along (n_x, n_y), as of a band of even density.
+def _is_seen_through(m, k, n_x, n_y, beside, sums, edge):  # type: ignore[no-untyped-def]
+    """Whether the rays on both sides of a cell's points are closer together than the points are wide.
 
-    Less what they scatter by.
+    n_x, n_y: unit vector across the rays; the width is that of a band of even density with the points' variance along
+    it, less what they scatter by
     """
-    count, noise, first, second = 0.0, 0.0, 0.0, 0.0
+    middle = (n_x * sums[X, m, k] + n_y * sums[Y, m, k]) / sums[COUNT, m, k]
+    count, noise, first, second, left, right = 0.0, 0.0, 0.0, 0.0, np.inf, np.inf
     for j in range(max(m - 1, 0), min(m + 2, sums.shape[1])):
         for i in range(max(k - 1, 0), min(k + 2, sums.shape[2])):
             if beside[0, j, i] < np.inf or beside[1, j, i] < np.inf:
@@ -164,8 +166,14 @@ def _width_squared(m, k, n_x, n_y, beside, sums, edge):  # type: ignore[no-untyp
                 first += along + s[COUNT] * at
                 second += n_x * n_x * s[XX] + 2.0 * n_x * n_y * s[XY] + n_y * n_y * s[YY]
                 second += 2.0 * at * along + s[COUNT] * at * at
-    scatter = (second / count - (first / count) ** 2) / (n_x * n_x + n_y * n_y)
-    return 12.0 * (scatter - noise / count)
+                for ray in (beside[0, j, i], -beside[1, j, i]):
+                    off = at + along / s[COUNT] + ray - middle
+                    if off > 0.0:
+                        left = min(left, off)
+                    else:
+                        right = min(right, -off)
+    variance = second / count - (first / count) ** 2 - noise / count
+    return (left + right) ** 2 <= 12.0 * variance
 
 
 @njit(inline="always")

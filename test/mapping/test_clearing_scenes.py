@@ -75,7 +75,7 @@ def test_a_vehicle_that_parked_and_left_is_gone_after_a_few_clouds() -> None:
     parked, empty = terrain(VEHICLE), terrain()
     there, _ = drive(lambda _: parked, 15)
     assert np.nanmax(height_off(there, AROUND, empty)) > 1.0
-    gone, _ = drive(lambda k: parked if k < 15 else empty, 25)
+    gone, _ = drive(lambda k: parked if k < 15 else empty, 30)
     assert np.nanmax(height_off(gone, AROUND, empty)) < 0.15
 
 
@@ -124,6 +124,7 @@ def test_what_rays_pass_through_and_also_hit_stays() -> None:
     [
         pytest.param([(9.0, 18.0, 9.0, 9.1, 0.8)], id="wall along the way"),
         pytest.param([(x, x + 0.05, 9.0, 9.05, 1.0) for x in np.arange(9.0, 16.0, 0.8)], id="posts"),
+        pytest.param([(x, x, 9.0, 9.0, 0.8) for x in 0.2 * np.arange(45, 85)], id="fence"),
         pytest.param(
             [(9.0 + d, 9.0 + d + 0.1, 8.6 + 0.1 * d, 8.65 + 0.1 * d, 0.5) for d in np.arange(0.0, 7.0, 0.1)],
             id="edge at a grazing angle",
