@@ -12,18 +12,19 @@ where g is the slope to the cells around, for the shape of the ground within the
 and the last terms what the ray is uncertain by: at grazing angles a small error of the pose moves it through much
 ground. Learned scatter takes no part: somebody who stood here leaves some, which must not protect what is left.
 
-A cell is cleared when, since the last point that agreed with it,
+A cell is cleared when, since the last point that agreed with it, there or in a cell around,
 
-- `clouds` clouds have had rays through it;
-- they passed on both sides of where its points are: a wall seen along its face has rays through its cells on one side;
-- one of them would have hit it (with all but `UNLIKELY`) if a ray still did so as often as before: what rays pass
-  through and also hit, as grass, stays. What less than `LEAST_HIT` of them ever hit is no surface, but dust.
+- in `clouds` clouds, rays that contradict it passed on both sides of its points, closer together than these are wide
+  (both with those of contradicted cells around): nothing as wide could stand there and not be hit. A wall seen along
+  its face has rays on one side only, and a post or a fence that is thinner than the rays are apart may be missed;
+- so many clouds would have missed it with a probability of at most `UNLIKELY` if they still hit it as often as clouds
+  did before: what rays pass through and also hit, as grass and bushes, stays.
 
 So are the cells around it, as far as they join, through which as many clouds had rays deeper than `tolerance` alone,
 then or later: the flanks of what is not there. The map then forgets all of its data in them, as in cells that the gate
 releases. A point clearly above the others of its cell begins a new layer, with which rays are compared from then on:
 somebody over ground that was seen before. If such a layer goes, but what is below it has almost all of the weight, the
-cell stays and the layer counts no longer.
+cell stays and the layer counts no longer. A ray says nothing of the cell that it ends in, nor of one without points.
 
 There are no overhangs in an elevation map: under a bridge, the rays pass through what the map may show of its deck.
 """
@@ -89,7 +90,7 @@ class VisibilityClearing:
         """Clouds that contradict each cell, and those with rays deeper than the tolerance, since a point has agreed;
         clouds with points that agreed, and of the second kind between them."""
         self._cleared: NDArray[np.bool_] = np.zeros((0, 0), dtype=np.bool_)
-        """Cells that were cleared, and in which no point has agreed with the map since."""
+        """Cells that were cleared; no point has agreed with the map there since, or rays pass below what is beside."""
 
     @property
     def doubted(self) -> int:

@@ -143,7 +143,9 @@ def judge(sensor, place, sums, limits, height, highest, beside, agreed, contradi
                 agreed[m, k] = True
             elif min(beside[0, m, k], beside[1, m, k]) < np.inf and squared > 0.0:
                 length = np.sqrt(squared)
-                contradicted[m, k] = _is_seen_through(m, k, -d_y / length, d_x / length, beside, sums, place[2])
+                contradicted[m, k] = _is_seen_through(
+                    m, k, -d_y / length, d_x / length, beside, sums, place[2]
+                )
 
 
 @compiled()

@@ -36,7 +36,7 @@ def behind(row: int = 10) -> np.ndarray:
 def knows_ghost(on: PosteriorSnapshot, clouds: int = 3) -> VisibilityClearing:
     """With points all over the cells of a surface, and their heights."""
     this = VisibilityClearing(ClearingConfig(clouds=clouds), 0.5)
-    offset = 0.15 * np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    offset = 0.2 * np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     xy = (GRID.centers.reshape(-1, 1, 2) + offset).reshape(-1, 2)
     z = np.repeat(on.posterior.mean.ravel(), 4)
     this.add(SENSOR, np.column_stack([xy, z]), np.full(len(z), 0.01), EXACT, GRID)
