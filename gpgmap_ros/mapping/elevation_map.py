@@ -301,17 +301,6 @@ class ElevationMap:
             return self._solved(prompt=True, noise_growth=COMPARED_NOISE)
         return self._with_common_error(self._gp.posterior_by(cached_gp(self.config, APPROXIMATE_TILES)))
 
-    def even_variance(self, posterior: GridPosterior) -> Array:
-        """(ny, nx) variance of the heights of a posterior of this map, without what was learned of single places.
-
-        Where somebody stood and went, points scatter: no reason to doubt a ray that passes through what they show.
-        """
-        gp = self._gp
-        if gp is None or not gp.has_learned_noise or posterior is not self._posterior:
-            return posterior.variance
-        even = dataclasses.replace(posterior, variance=gp.even_variance_layer)
-        return self._with_common_error(even).variance
-
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
         """Mask of the cells of which the data say too little.
 

@@ -8,7 +8,9 @@ import pytest
 from gp_core.grid import Grid, GridPosterior
 from gpgmap_ros.config import ClearingConfig, Config, with_settings
 from gpgmap_ros.mapping.clearing import VisibilityClearing
+from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.gate import PosteriorSnapshot
+from gpgmap_ros.mapping.model import block_spacing
 from gpgmap_ros.mapping.noise import ray_deviations
 from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
 
@@ -82,6 +84,49 @@ def test_rays_beside_it_or_above_it_say_nothing() -> None:
     above = behind()
     above[:, 2] = 1.4  # a wall behind it
     assert clear(this, on, above) == []
+
+
+def test_rays_that_pass_on_one_side_or_further_apart_than_it_is_wide_say_nothing() -> None:
+    on = surface_with_a_ghost()
+    along = behind()
+    along[:, 1] = 5.25 + 0.3
+    assert clear(knows_ghost(on, 1), on, along) == []
+    this = VisibilityClearing(ClearingConfig(clouds=1), 0.5)
+    post = np.column_stack([np.full(9, 4.75), np.linspace(5.2, 5.3, 9), np.full(9, 1.5)])
+    this.add(SENSOR, post, np.full(9, 0.01), EXACT, GRID)
+    assert clear(this, on, behind()) == []
+
+
+def test_a_point_as_high_in_a_cell_beside_is_evidence_for_it() -> None:
+    on = surface_with_a_ghost()
+    beside = np.array([[4.25, 5.75, 1.5], [5.25, 5.75, 1.5]])
+    assert clear(knows_ghost(on, 1), on, np.concatenate([behind(), beside])) == []
+    assert clear(knows_ghost(on, 1), on, behind()) != []
+
+
+def test_what_a_loaded_map_shows_is_cleared_as_what_was_seen() -> None:
+    config = with_settings(Config(), {"mapping.size_x": 10.0, "mapping.size_y": 10.0}).mapping
+    this_map = ElevationMap(config, (5.0, 5.0))
+    rng = np.random.default_rng(4)
+    x, y = rng.uniform([4.0, 5.0], [5.0, 5.5], (3000, 2)).T
+    points = np.column_stack([x, y, rng.normal(1.5, 0.02, 3000)])
+    variance = np.full(3000, 4e-4)
+    this_map.add(points, variance)
+    blocks, posterior, grid = this_map.blocks(), this_map.posterior(), this_map.posterior().grid
+    assert blocks is not None
+    cleared = []
+    for loaded in (False, True):
+        this = VisibilityClearing(ClearingConfig(clouds=2), block_spacing(config)[0])
+        on = PosteriorSnapshot(posterior, np.ones(grid.shape, dtype=bool), 1)
+        if loaded:
+            this.begin(blocks, grid, EXACT)
+        else:
+            this.add(SENSOR, points, variance, EXACT, grid)
+        rays = np.column_stack([np.full(400, 9.0), np.linspace(4.0, 7.0, 400), np.zeros(400)])
+        assert clear(this, on, rays, grid=grid) == []
+        cleared.append(clear(this, on, rays, grid=grid))
+    assert len(cleared[0]) > 20
+    assert cleared[1] == cleared[0]
 
 
 def test_an_uncertain_pose_clears_nothing_low() -> None:
