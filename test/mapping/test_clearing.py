@@ -108,7 +108,11 @@ def test_what_a_loaded_map_shows_is_cleared_as_what_was_seen() -> None:
     config = with_settings(Config(), {"mapping.size_x": 10.0, "mapping.size_y": 10.0}).mapping
     this_map = ElevationMap(config, (5.0, 5.0))
     rng = np.random.default_rng(4)
-    x, y = rng.uniform([4.0, 5.0], [5.0, 5.5], (3000, 2)).T
+    edge = block_spacing(config)[0]
+    corner = (
+        np.floor(np.array([4.5, 5.25]) / edge) * edge
+    )  # within a block, which shows how wide it is by itself
+    x, y = rng.uniform(corner + 0.01 * edge, corner + 0.99 * edge, (3000, 2)).T
     points = np.column_stack([x, y, rng.normal(1.5, 0.02, 3000)])
     variance = np.full(3000, 4e-4)
     this_map.add(points, variance)
@@ -116,7 +120,7 @@ def test_what_a_loaded_map_shows_is_cleared_as_what_was_seen() -> None:
     assert blocks is not None
     cleared = []
     for loaded in (False, True):
-        this = VisibilityClearing(ClearingConfig(clouds=2), block_spacing(config)[0])
+        this = VisibilityClearing(ClearingConfig(clouds=2), edge)
         on = PosteriorSnapshot(posterior, np.ones(grid.shape, dtype=bool), 1)
         if loaded:
             this.begin(blocks, grid, EXACT)
@@ -125,7 +129,7 @@ def test_what_a_loaded_map_shows_is_cleared_as_what_was_seen() -> None:
         rays = np.column_stack([np.full(400, 9.0), np.linspace(4.0, 7.0, 400), np.zeros(400)])
         assert clear(this, on, rays, grid=grid) == []
         cleared.append(clear(this, on, rays, grid=grid))
-    assert len(cleared[0]) > 20
+    assert cleared[0] != []
     assert cleared[1] == cleared[0]
 
 
