@@ -79,24 +79,6 @@ def test_a_vehicle_that_parked_and_left_is_gone_after_a_few_clouds() -> None:
     assert np.nanmax(height_off(gone, AROUND, empty)) < 0.15
 
 
-def in_dust(k: int, points: Array, sensor: Array) -> Array:
-    """One ray in 30 ends in the dust over a patch, for as long as it is there."""
-    rng = np.random.default_rng(100 + k)
-    if k >= 12:
-        return points
-    share = rng.uniform(0.2, 1.0, len(points))
-    at = sensor + share[:, None] * points
-    inside = (np.abs(at[:, 0] - 11.0) < 1.5) & (np.abs(at[:, 1] - 10.0) < 1.0) & (at[:, 2] < 1.5)
-    hit = inside & (rng.random(len(points)) < 1.0 / 30.0)
-    return np.where(hit[:, None], share[:, None] * points, points)
-
-
-def test_dust_is_gone_after_a_few_clouds() -> None:
-    empty = terrain()
-    gone, _ = drive(lambda _: empty, 22, in_dust)
-    assert np.nanmax(height_off(gone, (9.5, 12.5, 9.0, 11.0), empty)) < 0.15
-
-
 BUSH = 10.5, 11.5, 9.5, 10.5, 0.8
 
 
