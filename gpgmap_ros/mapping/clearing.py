@@ -3,7 +3,7 @@
 People, vehicles and dust leave points where, later, nothing is. The gate notices that where later points fall into the
 same cell; where they do not, the rays to points behind it still pass there. What a ray is compared with is the mean
 height f of the points that a cell has now, not the map as it was last solved, which knows nothing of what came since,
-and where a ghost spreads into the cells around (the solved surface stands in for cells of a map that was loaded). On
+and where a ghost spreads into the cells around (of a map that was loaded, they are in its blocks). On
 its way from the sensor, at a distance r, a ray contradicts the cell if it is deeper below f than
 
     tolerance + |g| edge + threshold sqrt(v + height_std^2 + (angle_std r)^2)
@@ -16,7 +16,7 @@ A cell is cleared when, since the last point that agreed with it, there or in a 
 
 - in `clouds` clouds, rays that contradict it passed on both sides of its points, closer together than these are wide
   (both with those of contradicted cells around): nothing as wide could stand there and not be hit. A wall seen along
-  its face has rays on one side only, and a post or a fence that is thinner than the rays are apart may be missed;
+  its face has rays on one side only, and a post or a fence that is thinner than the rays are apart may be missed, and stays;
 - so many clouds would have missed it with a probability of at most `UNLIKELY` if they still hit it as often as clouds
   did before: what rays pass through and also hit, as grass and bushes, stays.
 
