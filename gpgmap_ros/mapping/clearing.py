@@ -16,7 +16,7 @@ A cell is cleared when, since the last point that agreed with it, there or in a 
 
 - in `clouds` clouds, rays that contradict it passed on both sides of its points, closer together than these are wide
   (both with those of contradicted cells around): nothing as wide could stand there and not be hit. A wall seen along
-  its face has rays on one side only, and a post or a fence that is thinner than the rays are apart may be missed, and stays;
+  its face has rays on one side only, and a post or a fence thinner than the rays are apart may be missed, and stays;
 - so many clouds would have missed it with a probability of at most `UNLIKELY` if they still hit it as often as clouds
   did before: what rays pass through and also hit, as grass and bushes, stays.
 
