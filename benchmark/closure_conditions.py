@@ -4,6 +4,7 @@ python benchmark/closure_conditions.py                                 the table
 python benchmark/closure_conditions.py --conditions rings drift --pairs 15 --seed 7
 python benchmark/closure_conditions.py --negatives 400                 more pairs of different places, per condition
 python benchmark/closure_conditions.py --peers                         peers that are installed, on the same pairs
+python benchmark/closure_conditions.py --stated                        odometry states how much it drifts
 
     rings       32 beams on a way of 20 m, two passes in one direction
     drift_low, drift, drift_high    the same with an odometry that drifts while a submap is made: 0.5 / 1 / 2 % of the
@@ -66,6 +67,7 @@ Pair = tuple[Submap, Submap]
 
 WAY, STEP = 20.0, 1.5  # metres driven in a submap, and between two scans
 TILT = np.deg2rad(0.5)  # of roll and pitch of each submap
+NEARLY_NONE = 1e-10  # m^2 and rad^2: what an odometry without drift states, because 0 is no statement
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,16 @@ def curve(start: Array, heading: float, length: float, bend: float) -> Array:
     ds = s[1] - s[0]
     steps = ds * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     return start + np.vstack([np.zeros(2), np.cumsum(steps[:-1], axis=0)])
+
+
+def with_statement(submap: Submap, how: Pass) -> Submap:
+    """The submap of an odometry that states its drift, as drawn by `drifting`: the variance at the end of the way."""
+    length = float(np.hypot(*np.diff(submap.map.way[:, :2], axis=0).T).sum())
+    share, turn = how.drift[0], np.deg2rad(how.drift[1])
+    position = 0.5 * share**2 * (length**2 + 10.0 * length)
+    rotation = 0.5 * turn**2 * ((length / 10.0) ** 2 + length / 10.0)
+    rates = (position + NEARLY_NONE) / length, (rotation + NEARLY_NONE) / length
+    return replace(submap, map=replace(submap.map, drift_rates=rates))
 
 
 def make_submap(area: Area, how: Pass, xy: Array, rng: Rng) -> Submap:
@@ -321,6 +333,13 @@ def run(ground: str, overlap: float, pair: Pair, config: ClosureConfig) -> Resul
     return Result(ground, overlap, found.accepted, found.probability, error, distance, seconds, found)
 
 
+def interval_of_mean(values: Array) -> tuple[float, float]:
+    """95 % interval of the mean, by drawing pairs again."""
+    drawn = np.random.default_rng(0).choice(values, (4000, len(values))).mean(axis=1)
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return float(low), float(high)
+
+
 def summarise(name: str, found: list[Result]) -> str:
     """A row of the table."""
     same, different = [r for r in found if r.overlap], [r for r in found if not r.overlap]
@@ -329,7 +348,10 @@ def summarise(name: str, found: list[Result]) -> str:
     accepted = " ".join(str(sum(r.accepted and r.same_place for r in rs)) for rs in each)
     right = " ".join(str(sum(r.same_place for r in rs)) for rs in each)
     distances = np.array([r.distance for r in same if r.accepted and r.near])
-    nees = f"{distances.mean() / 6.0:.2f}" if distances.size else "-"
+    nees = "-"
+    if distances.size:
+        low, high = interval_of_mean(distances / 6.0)
+        nees = f"{distances.mean() / 6.0:.2f} ({low:.2f} to {high:.2f})"
     count = len(each[0]) if each else 0
     wrong = sum(r.accepted and not r.near for r in same)
     highest = max((r.confidence for r in different), default=0.0)
@@ -378,6 +400,7 @@ def main() -> int:
     parser.add_argument("--negatives", type=int, default=40, help="pairs of different places per condition")
     parser.add_argument("--peers", action="store_true", help="also a row per peer that is installed")
     parser.add_argument("--draw", action="store_true", help="only make the maps")
+    parser.add_argument("--stated", action="store_true", help="the odometry of drives states its drift")
     parser.add_argument("--by-ground", action="store_true", help="also a row per ground")
     args, folder = parse_draw(parser, seed=1, pairs=5)
     if folder is None:
@@ -392,6 +415,11 @@ def main() -> int:
         pairs = draw_pairs(name, folder, args)
         if args.draw:
             continue
+        if args.stated and name in PASSES:
+            pairs = [
+                (ground, overlap, tuple(map(with_statement, pair, PASSES[name])))  # type: ignore[misc]
+                for ground, overlap, pair in pairs
+            ]
         found = [run(ground, overlap, pair, config) for ground, overlap, pair in pairs]
         found += [run(g, 0.0, pair, config) for g, pair in different_places(pairs, args.negatives, args.seed)]
         print(summarise(name, found), flush=True)

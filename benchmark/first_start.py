@@ -2,11 +2,11 @@
 
 python benchmark/first_start.py [--functions 12]
 
-Each row is a process of its own: cold with an empty cache folder, warm with what the cold one left there. CPU is that
-of the processes that it starts as well; its own is how long the start takes on idle cores, since what it starts has
-less to do. Wall time means little beside other work. With a second core the node has the loops of submaps compiled
-beside; the functions are those of a node with one. The closures run in a process beside the node and start after the
-mapping has been compiled.
+Each row is a process of its own: cold with an empty cache folder, warm with what the cold one left there. CPU is
+that of the processes that it starts as well; its own is how long the start takes on idle cores, since what it
+starts has less to do. Wall time means little beside other work. With a second core the node has the loops of
+submaps, and those that draw cells, compiled beside; the functions are those of a node with one. The closures run in
+a process beside the node and start after the mapping has been compiled.
 """
 
 from __future__ import annotations

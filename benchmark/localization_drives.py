@@ -18,7 +18,7 @@ from gpgmap_ros.config.yaml import save_config
 from gpgmap_ros.demo.lidar import SpinningLidar
 from gpgmap_ros.demo.terrain import Terrain
 from gpgmap_ros.geometry import inverse
-from gpgmap_ros.mapping import SubmapStore
+from gpgmap_ros.mapping import Submap, SubmapStore
 from gpgmap_ros.slam import MappingPipeline
 
 Array = NDArray[np.float64]
@@ -124,34 +124,41 @@ def rover_relief(z: NDArray[np.floating], cell: float, flatten: float, fine: int
     return Terrain(zoom(heights, fine, order=3), cell / fine)
 
 
-def save_run(folder: Path, drive: Drive, config: Config) -> tuple[dict[int, Array], float]:
-    """Map a drive and keep it as a run; returns T_world_submap of each submap, and the largest odometry error (m)."""
+@dataclass
+class Truth:
+    """Of a drive that was mapped. anchors: T_world_submap by id; tracks: (N, 4, 4) T_world_robot and T_submap_robot of
+    its clouds by id; drift: the largest error of the odometry, metres"""
+
+    anchors: dict[int, Array] = field(default_factory=dict)
+    tracks: dict[int, tuple[Array, Array]] = field(default_factory=dict)
+    drift: float = 0.0
+
+
+def save_run(folder: Path, drive: Drive, config: Config) -> Truth:
+    """Map a drive and keep it as a run."""
     pipeline, closer = MappingPipeline(config), LoopCloser(config.closure)
     store = SubmapStore(folder / "submaps", config)
     save_config(config, folder / "config.yaml")
-    truth: dict[int, Array] = {}
-    worst, began = 0.0, None
+    out, made = Truth(), []
     first: tuple[Array, Array] | None = None
 
-    def finish(submap: object) -> None:
+    def finish(submap: Submap | None) -> None:
         if submap is not None:
-            store.add(submap)  # type: ignore[arg-type]
-            closer.add(submap)  # type: ignore[arg-type]
+            out.anchors[submap.id] = made[0][1]
+            local = inverse(submap.T_map_submap) @ np.array([T_odom for T_odom, _ in made])
+            out.tracks[submap.id] = np.array([T_world for _, T_world in made]), local
+            store.add(submap)
+            closer.add(submap)
+        made.clear()
 
     for stamp, points, T_odom, T_world in drive:
         first = first or (T_odom, T_world)
         off = inverse(first[0]) @ T_odom - inverse(first[1]) @ T_world
-        worst = max(worst, float(np.linalg.norm(off[:3, 3])))
-        if began is None:
-            began = T_world
+        out.drift = max(out.drift, float(np.linalg.norm(off[:3, 3])))
         report = pipeline.add_cloud(points, T_odom, stamp)
+        made.append((T_odom, T_world))
         if report.submap is not None:
-            truth[report.submap.id] = began
-            began = None
             finish(report.submap)
-    last = pipeline.finish_submap("end")
-    if last is not None and began is not None:
-        truth[last.id] = began
-    finish(last)
+    finish(pipeline.finish_submap("end"))
     closer.save(folder / "closures.npz", surfaces=False)
-    return truth, worst
+    return out

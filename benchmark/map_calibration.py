@@ -82,7 +82,8 @@ def score_maps(train: np.ndarray, test: np.ndarray, resolution: float) -> Iterat
     for name, changes in MODELS.items():
         config = dataclasses.replace(start, **changes)
         begin = time.process_time()
-        made = ElevationMap(config, 0.5 * (train[:, :2].min(axis=0) + train[:, :2].max(axis=0)))
+        middle = 0.5 * (train[:, :2].min(axis=0) + train[:, :2].max(axis=0))
+        made = ElevationMap(config, middle, batch=True)
         made.add(train, np.full(len(train), Config().noise.height_std ** 2))
         made.posterior()
         seconds = time.process_time() - begin

@@ -37,7 +37,7 @@ def ate(found: Array, truth: Array) -> float:
 def save_session(run: Path, drive: Drive, config: Config) -> float:
     """Map a drive; the largest error of its odometry, metres."""
     worst = []
-    make_once(run, lambda part: worst.append(save_run(part, drive, config)[1]))
+    make_once(run, lambda part: worst.append(save_run(part, drive, config).drift))
     return worst[0] if worst else float("nan")
 
 

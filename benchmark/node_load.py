@@ -24,6 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from gpgmap_ros.processes import Child, isolated_ros_environment
 
 NODE = "/mapping_node"
+DDS_PROFILES = "FASTRTPS_DEFAULT_PROFILES_FILE"
+SETTLED = 1.5  # seconds: diagnostics, which come once a second, that arrive later know of the last cloud
+PATIENCE = 30.0  # seconds that the node may take for the clouds that wait at the end
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         logs = Path(folder)
         environment = isolated_ros_environment(logs)
+        # of all processes only a driver needs Fast DDS's memory for large messages (docs/ros.md)
+        without = {name: value for name, value in environment.items() if name != DDS_PROFILES}
         module = [sys.executable, "-m"]
         node = Child(
             "node",
@@ -79,12 +84,12 @@ def run(
                 f"map_folder:={logs / 'maps'}",
                 *(word for parameter in parameters for word in ("-p", parameter)),
             ],
-            environment,
+            without,
             logs / "node.log",
         )
         recorder = Child(
             "recorder", [*module, "gpgmap_ros.nodes.map_recorder", NODE, "--out", str(logs / "map.npz")],
-            environment, logs / "recorder.log",
+            without, logs / "recorder.log",
         )  # fmt: skip
         sender = None
         try:
@@ -135,17 +140,17 @@ def processor_time(pid: int) -> float:
 def follow(
     node: Child, recorder: Child, publisher: Child, seconds: float, slow_subscriber: bool
 ) -> tuple[list[tuple[int, float]], dict[str, str], list[float]]:
-    """Maps as (stamp, arrival), the node's last diagnostics, its memory once a second."""
+    """Maps as (stamp, arrival), the node's diagnostics when it had nothing left to do, its memory once a second."""
     maps: list[tuple[int, float]] = []
     diagnostics: dict[str, str] = {}
     memory: list[float] = []
-    deadline, next_nap = time.monotonic() + seconds + 30.0, time.monotonic() + 2.0
-    ended = None
-    while time.monotonic() < deadline and (ended is None or time.monotonic() < ended + 3.0):
+    deadline, next_nap = time.monotonic() + seconds + PATIENCE, time.monotonic() + 2.0
+    ended, done = None, False
+    while time.monotonic() < deadline and not done:
         node.check()
         if ended is None and not publisher.running():
-            ended = time.monotonic()
-        if slow_subscriber and time.monotonic() > next_nap:
+            ended = time.time()
+        if slow_subscriber and ended is None and time.monotonic() > next_nap:
             # a subscriber that does not read for two seconds out of four
             recorder.signal(signal.SIGSTOP)
             time.sleep(2.0)
@@ -157,9 +162,17 @@ def follow(
                 maps.append((event["stamp"], event["wall"]))
             elif "clouds received" in event.get("diagnostics", {}):
                 diagnostics = event["diagnostics"]
+                done = ended is not None and event["wall"] > ended + SETTLED and all_accounted(diagnostics)
                 memory.append(float(diagnostics["resident memory (MB)"]))
         time.sleep(0.02)
     return maps, diagnostics, memory
+
+
+def all_accounted(diagnostics: dict[str, str]) -> bool:
+    """Whether each cloud that the node has received is used or dropped."""
+    ends = [int(diagnostics.get("clouds used", 0))]
+    ends += [int(value) for name, value in diagnostics.items() if name.startswith("clouds dropped")]
+    return sum(ends) >= int(diagnostics.get("clouds received", 0))
 
 
 def main() -> None:

@@ -128,7 +128,7 @@ class _Watch(Listener):
         if not self._told:
             self._told = True
             _LOG.warning(
-                "compiling the inner loops for this CPU: 20 to 40 s of work, %s",
+                "compiling the inner loops for this CPU: 15 to 40 s of processor time, %s",
                 "at the first start only" if self.kept
                 else "at every start, since no folder can be written to: set NUMBA_CACHE_DIR to one that can",
             )  # fmt: skip

@@ -7,7 +7,7 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,10 @@ def write_tiles(folder: Path, count: int = 4, points: int = 4000) -> list[Path]:
     return paths
 
 
-def request_of(files: Sequence[Path], **options: Any) -> SurveyRequest:
-    return SurveyRequest(tuple(files), with_settings(Config(), SETTINGS), frozenset(SETTINGS), **options)
+def request_of(
+    files: Sequence[Path], *, settings: Mapping[str, Any] = SETTINGS, **options: Any
+) -> SurveyRequest:
+    return SurveyRequest(tuple(files), with_settings(Config(), settings), frozenset(settings), **options)
 
 
 def map_files(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from gp_core.grid.local_scale import (
     learn_scale_prior,
 )
 from gp_core.grid.marginal_likelihood import MarginalLikelihood
+from gp_core.grid.markov.detail import Detail, DetailAt
 from gp_core.grid.noise_level import estimate_noise_level
 from gp_core.grid.observations import Intake, Observations, as_points, as_positions
 from gp_core.grid.posterior import GridPosterior
@@ -61,6 +62,21 @@ _TREND_RENEW: Final = 1.1
 """Growth of the data that makes the trend worth estimating again."""
 _TREND_TILES: Final = 36
 """Tiles from which the trend of a large map is estimated."""
+
+
+class _Height(NamedTuple):
+    """Of heights: mean, and of the variance what the splines carry, the detail, and all with what neither has.
+
+    own: of the detail at this very place, not its mean over the block
+    pull: leverage of a point there, times its noise variance
+    """
+
+    mean: Array
+    carried: Array
+    detail: Array
+    total: Array
+    own: Array
+    pull: Array
 
 
 class GridGP:
@@ -122,6 +138,7 @@ class GridGP:
         self._observations: Observations
         self._scale: LocalScale | None
         self._scale_prior: ScalePrior | None
+        self._detail: Detail | None
         information = expected_information(grid, kernel, self.noise_variance)
         self._spacing_chosen = True
         self._set_prior(make_prior(kernel, None, self._tolerance, information))
@@ -256,7 +273,7 @@ class GridGP:
         data = self._observations
         out._observations.noise = data.noise.copy_to(data.statistics.x, data.statistics.y)
         out._scale, out._level_count = copy.copy(self._scale), self._level_count
-        out._scale_prior = self._scale_prior
+        out._scale_prior, out._detail = self._scale_prior, self._detail
         data.mark_unread()
         out.take(self)
         return out
@@ -322,10 +339,19 @@ class GridGP:
             mean, variances = self._trend.add_to(means, variances, self._basis.on_cells(self.grid))
         else:
             mean = means[0]
+        height = mean[0]
         if self._scale is not None:
-            variances = self._across_cells(variances, self._surface.unresolved_layers) * self.scale_layer
+            lacking = self._surface.unresolved_layers
+            across = self._across_cells(variances, lacking)
+            if self._detail is not None:
+                found = self._surface.detail_layers(self._observations.effective(), self._detail)
+                parts = self._add_detail(height, np.maximum(variances[0] - lacking[0], 0.0), found)
+                height = parts.mean
+                # Slopes are those of the splines, and as far off as they were.
+                across = np.stack([parts.total, *(self._detail.growth * across[1:])])
+            variances = across * self.scale_layer
         return GridPosterior(
-            mean=mean[0] + self._observations.statistics.reference,
+            mean=height + self._observations.statistics.reference,
             variance=variances[0] + self._unfollowed_layer,
             gradient=np.stack([mean[1], mean[2]], axis=-1),
             gradient_variance=np.stack([variances[1], variances[2]], axis=-1),
@@ -355,8 +381,9 @@ class GridGP:
     def predict(self, xy: Any, return_std: bool = False) -> Any:
         """E[f] (N,) at any points xy (N, 2); with `return_std` also the standard deviation of f."""
         mean, variance = self._predict(xy)
-        height = mean[0] + self._observations.statistics.reference
-        return (height, np.sqrt(self._scaled_variance(xy, variance[0]))) if return_std else height
+        parts = self._height_parts(as_positions(xy), mean[0], variance[0])
+        height = parts.mean + self._observations.statistics.reference
+        return (height, np.sqrt(self._scaled_variance(xy, parts.total))) if return_std else height
 
     def predict_gradient(self, xy: Any, return_std: bool = False) -> Any:
         """E[df/dx, df/dy] (N, 2) at any points xy (N, 2); with `return_std` also their deviations (N, 2)."""
@@ -366,7 +393,8 @@ class GridGP:
             return gradient
         if self._scale is not None:
             lacking = self._unresolved_at(as_positions(xy))
-            variance = self._across_cells(variance, lacking) * self._scale_at(xy)
+            growth = 1.0 if self._detail is None else self._detail.growth
+            variance = self._across_cells(variance, lacking) * (growth * self._scale_at(xy))
         return gradient, np.sqrt(variance[1:].T)
 
     def block_means(self, blocks: Blocks, degree: int = DEGREE) -> Array:
@@ -443,6 +471,13 @@ class GridGP:
         """Factor on all noise variances as they were given, with which the surface is solved; 1 unless learned."""
         return self._observations.noise.scale
 
+    def stated_noise_around(self, reach: float) -> Array:
+        """(ny, nx) largest noise variance, as given, of the points within about `reach` metres of a cell; 0 of none."""
+        s, grid = self._observations.statistics, self.grid
+        most = self._observations.largest_stated_noise(reach)
+        row, column = (np.clip(a.locate(at)[0], 0, a.count - 1) for a, at in ((s.y, grid.y), (s.x, grid.x)))
+        return np.asarray(most[np.ix_(row, column)])
+
     @property
     def raw_variance_layer(self) -> Array:
         """(ny, nx) variance of the height under the prior as it is, without the factors of `learn_scale`."""
@@ -461,6 +496,7 @@ class GridGP:
         """
         data = self._observations
         self._scale_prior = scale_prior
+        self._detail = None if scale_prior is None else scale_prior.detail
         data.set_noise(LocalNoise(data.statistics.x, data.statistics.y, scale=positive(level, "level")))
         self._level_count = np.inf
 
@@ -498,25 +534,29 @@ class GridGP:
         """Mean, scale and degrees of freedom (N,) of the Student t distribution of the height of such a point."""
         noise, degrees = self.measured_noise_at(xy)
         mean, variance = self._predict(xy)
-        height = mean[0] + self._observations.statistics.reference
+        parts = self._height_parts(as_positions(xy), mean[0], variance[0])
+        height = parts.mean + self._observations.statistics.reference
         if self._scale is None:
-            return height, np.sqrt(variance[0] + noise), degrees
-        carried = self._carried_at(as_positions(xy), variance[0]) * self._scale_at(xy)
-        return height, self._scale.width * np.sqrt(carried + noise), degrees
+            return height, np.sqrt(parts.total + noise), degrees
+        known = (parts.carried + parts.detail) * self._scale_at(xy)
+        return height, self._scale.width * np.sqrt(known + noise), degrees
 
-    def learn_scale(self) -> LocalScale:
+    def learn_scale(self, *, detail: bool = False) -> LocalScale:
         """Learn how large noise is against relief, and by place how far all variances are from what the points show.
 
         The first is one factor on all noise variances (gp_core.grid.noise_level), estimated again when the data have
         doubled. The second leaves the surface as it is (gp_core.grid.local_scale). Only statistics are needed; call
         it again when the map has grown. Variances of height and slope, `measured_noise_at` and what follows from it
         use the result. Not together with `learn_noise`.
+
+        detail: also estimate relief below the lattice (gp_core.grid.markov.detail), which changes heights and their
+            variances where points show it; a map with a `scale_prior` has that of its whole instead
         """
         if self.count == 0.0:
             raise ValueError("there are no data to learn the noise from: update the map first")
         if self.count > _LEVEL_RENEW * self._level_count:
             self._learn_level()
-        residuals = self.block_residuals()
+        residuals = self.block_residuals(detail=detail)
         prior = self._scale_prior or learn_scale_prior([residuals], 1.0 / self.noise_level)
         found = estimate_scale(residuals, prior)
         if self._scale is not None:
@@ -524,10 +564,13 @@ class GridGP:
         self._scale = found
         return found
 
-    def block_residuals(self, bounds: tuple[float, float, float, float] | None = None) -> BlockResiduals:
+    def block_residuals(
+        self, bounds: tuple[float, float, float, float] | None = None, *, detail: bool = False
+    ) -> BlockResiduals:
         """What the scale is learned from; of several parts of a map by `learn_scale_prior`.
 
         bounds: (x_min, y_min, x_max, y_max) of the blocks that speak for their surroundings; all unless given
+        detail: see `learn_scale`
         """
         self._solve()
         s, inside = self._observations.effective(), None
@@ -536,8 +579,16 @@ class GridGP:
             inside = np.logical_and.outer(
                 (y >= bounds[1]) & (y < bounds[3]), (x >= bounds[0]) & (x < bounds[2])
             )
-        squares = residual_squares(s, self._block_means())
-        return block_residuals(s, squares, self._known_variances(s), inside)
+        means = self._block_means()
+        squares, leverage = residual_squares(s, means), s.weights[..., 0, 0] * self._known_variances(s)
+        splines = block_residuals(s, squares, leverage, inside)
+        if self._scale_prior is None:
+            self._detail = self._surface.estimate_detail(s, squares) if detail else None
+        if self._detail is None:
+            return splines
+        below, of_detail, pull = self._surface.detail_blocks(s, self._detail)
+        left = residual_squares(s, means + below)
+        return block_residuals(s, left, pull * leverage + of_detail, inside, self._detail, splines)
 
     def calibrate_by_own(self, xy: Any, z: Any, variance: Any) -> None:
         """Learn the distribution of points about the map from some that are in it, each predicted without itself.
@@ -550,10 +601,14 @@ class GridGP:
         mean, total = self._predict(points.xy)
         x, y = np.ascontiguousarray(points.xy[:, 0]), np.ascontiguousarray(points.xy[:, 1])
         noise = self.noise_level * (points.variance + self._observations.unresolved)
-        leverage = np.clip(self._carried_at(points.xy, total[0]) / noise, 0.0, _MOST_LEVERAGE)
-        error = points.z - self._observations.statistics.reference - mean[0]
-        # Without itself a point is predicted with error / (1 - h) and variance v / (1 - h): v + r = r / (1 - h).
-        self._scale.calibrate(error / np.sqrt((1.0 - leverage) * noise * self._scale.at(x, y)))
+        parts = self._height_parts(points.xy, mean[0], total[0])
+        growth = 1.0 if self._detail is None else self._detail.growth
+        leverage = np.clip(parts.pull / noise, 0.0, _MOST_LEVERAGE)
+        error = points.z - self._observations.statistics.reference - parts.mean
+        # Without itself a point is predicted with error / (1 - h) and variance v / (1 - h).
+        left = 1.0 - leverage
+        known = np.minimum(parts.carried + parts.own, growth * _MOST_LEVERAGE * noise)
+        self._scale.calibrate(error / left / np.sqrt((noise + known / left) * self._scale.at(x, y)))
 
     def learn_noise(self, *, max_rounds: int = 8, keep_within: float = 0.0) -> LocalNoise:
         """Estimate a noise factor for every block, and weight the points by it, old ones and new.
@@ -664,6 +719,28 @@ class GridGP:
         )
         return np.asarray(self._carried_layer[np.ix_(y, x)])
 
+    def _height_parts(self, xy: Array, mean: Array, variance: Array) -> _Height:
+        """Heights at points xy (N, 2), of the mean and variance (N,) that the splines give them."""
+        none = np.zeros_like(variance)
+        if self._scale is None:
+            return _Height(mean, variance, none, variance, none, variance)
+        carried = self._carried_at(xy, variance)
+        if self._detail is None:
+            return _Height(mean, carried, none, variance, none, carried)
+        x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])
+        found = self._surface.detail_at(x, y, self._observations.effective(), self._detail)
+        return self._add_detail(mean, carried, found)
+
+    def _add_detail(self, mean: Array, carried: Array, found: DetailAt) -> _Height:
+        """The same with the detail that was found for these places."""
+        detail = self._detail
+        if detail is None:
+            raise ValueError("no detail was learned")
+        left = detail.growth * found.left * carried
+        total = left + found.variance + self._surface.detail_unresolved(detail)
+        pull = found.pull * carried + found.own
+        return _Height(mean + found.mean, left, found.variance, total, found.own, pull)
+
     @property
     def _carried_layer(self) -> Array:
         """(ny, nx) of the variance of heights at the cells, what the lattice carries; the rest is noise of points."""
@@ -727,7 +804,7 @@ class GridGP:
         self._observations = Observations(
             grid, prior.spacing, prior.orders, reference, prior.unresolved, half_life, self._workers
         )
-        self._scale = self._scale_prior = None
+        self._scale = self._scale_prior = self._detail = None
         self._level_count = 0.0
         self._reset()
 

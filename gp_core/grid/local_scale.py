@@ -29,6 +29,7 @@ from scipy.special import gammaln
 from gp_core.arrays import Array
 from gp_core.grid import student_t
 from gp_core.grid.axes import Axis
+from gp_core.grid.markov.detail import Detail, join_details
 from gp_core.grid.statistics import COUNT, Mask, Statistics, overlap
 
 _WIDTHS: Final = (27, 9, 3, 1)
@@ -156,6 +157,8 @@ class BlockResiduals:
     own: (J, I) d; count: (J, I) points
     noise: (J, I) noise variance of a point, 0 without points
     inside: (J, I) blocks that speak for their surroundings: not those at the edge of a part of a larger map
+    detail: below the lattice, which these residuals are without; None of none
+    splines: the residuals with it; None of none
     """
 
     x: Axis
@@ -165,6 +168,8 @@ class BlockResiduals:
     count: Array = field(repr=False)
     noise: Array = field(repr=False)
     inside: Mask = field(repr=False)
+    detail: Detail | None = None
+    splines: BlockResiduals | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -173,23 +178,31 @@ class ScalePrior:
 
     stated: tau if the noise were as stated; overall: tau of the whole map
     degrees: nu at each width, from the widest on
+    detail: of the map below the lattice; None of none
+    splines: of the residuals with the detail; None of none
     """
 
     stated: float
     overall: float
     degrees: tuple[float, ...]
+    detail: Detail | None = None
+    splines: ScalePrior | None = None
 
 
 def block_residuals(
-    s: Statistics, squares: Array, variance: Array, inside: Mask | None = None
+    s: Statistics,
+    squares: Array,
+    leverage: Array,
+    inside: Mask | None = None,
+    detail: Detail | None = None,
+    splines: BlockResiduals | None = None,
 ) -> BlockResiduals:
-    """squares: (J, I) see above; variance: (J, I) of the surface in each block; inside: all blocks unless given"""
+    """squares, detail, splines: see above; leverage: (J, I) of the points of a block; inside: all unless given"""
     count, weight = s.totals[..., COUNT], s.weights[..., 0, 0]
-    own = np.clip(count - weight * variance, _LEAST_OWN * count, count)
+    own = np.clip(count - leverage, _LEAST_OWN * count, count)
     noise = np.divide(count, weight, out=np.zeros_like(count), where=count > 0.0)
-    return BlockResiduals(
-        s.x, s.y, squares, own, count, noise, np.ones(count.shape, np.bool_) if inside is None else inside
-    )
+    inside = np.ones(count.shape, np.bool_) if inside is None else inside
+    return BlockResiduals(s.x, s.y, squares, own, count, noise, inside, detail, splines)
 
 
 def learn_scale_prior(windows: Sequence[BlockResiduals], stated: float) -> ScalePrior:
@@ -210,11 +223,17 @@ def learn_scale_prior(windows: Sequence[BlockResiduals], stated: float) -> Scale
         ]
         degrees.append(_choose_degrees(*(np.concatenate(part) for part in zip(*some, strict=True))))
         factors = [_pool(*of, factor, degrees[-1])[0] for of, factor in zip(sums, factors, strict=True)]
-    return ScalePrior(stated, overall, tuple(degrees))
+    detail = join_details([window.detail for window in windows])
+    splines = None if detail is None else learn_scale_prior([w.splines or w for w in windows], stated)
+    return ScalePrior(stated, overall, tuple(degrees), detail, splines)
 
 
 def estimate_scale(window: BlockResiduals, prior: ScalePrior) -> LocalScale:
-    """The factors of a window of a map."""
+    """The factors of a window of a map.
+
+    Which blocks the surface can't follow is judged by the splines: detail takes out most of what an edge leaves of the
+    points of a block, and is as far off between them and at its sides as the splines are.
+    """
     factor, degrees = np.full(window.count.shape, prior.overall), np.full(window.count.shape, _STATED)
     around = factor
     for width, nu in zip(_WIDTHS, prior.degrees, strict=True):
@@ -223,6 +242,8 @@ def estimate_scale(window: BlockResiduals, prior: ScalePrior) -> LocalScale:
     unfollowed = np.where(
         window.own >= _FEWEST_OWN, np.maximum(factor - _MORE * around, 0.0) * window.noise, 0.0
     )
+    if window.splines is not None and prior.splines is not None:
+        unfollowed = estimate_scale(window.splines, prior.splines).unfollowed
     least = _LEAST * prior.stated
     return LocalScale(window.x, window.y, prior.overall, np.maximum(factor, least), degrees, unfollowed)
 

@@ -28,7 +28,7 @@ from gp_core.grid.normal_matrix import (
 )
 from gp_core.grid.products import copy_columns, multiply
 from gp_core.grid.statistics import Mask, Statistics
-from gp_core.grid.symmetric import factorise, pack, padded, product, solve
+from gp_core.grid.symmetric import factorise_measured, pack, padded, product, solve
 from gp_core.grid.tiles import HEIGHT_MOMENTS, WEIGHT_MOMENTS, Integers, Single, TileModel
 from gp_core.grid.tiling import Images, Job, TileField
 
@@ -38,6 +38,10 @@ _ROUND_OFF: Final = 1e-8
 """The same as a share of the mean's own size, where that is many deviations."""
 _STEPS: Final = 10
 """Steps that cost about as much as a factorisation."""
+_MOST_ROUNDING: Final = 1.5e4
+"""Root of P_jj P_kk over that of the precision of mode k given those before it, up to which float32 holds a tile. Where
+data leave a sum of modes open, as in a hole, what they say of it is a difference of such numbers, and the mean is off
+by about 1e-5 times this many standard deviations: by 0.1 if relief is 250 times the noise, by one if it is 950."""
 _FAILED: Final = 1e3
 """Multiple of the allowed error at which a new factor counts as failed."""
 
@@ -107,7 +111,7 @@ class MeanField(TileField):
         self.eta[tiles] = 0.0
         self.factored[tiles] = False
 
-    def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
+    def _attempt(self, j: int, columns: Integers, images: Images) -> Mask:
         model = self.model
         place = self.row_in(images, j, columns)
         kept = _KeptFactors(columns, self.slot[j], self.factors, self.factored[j])
@@ -122,8 +126,7 @@ class MeanField(TileField):
             kept,
             eta,
         )
-        if solved:
-            self.eta[j, columns] = eta
+        self.eta[j, columns[solved]] = eta[solved]
         return solved
 
     def _solve_safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> None:
@@ -197,7 +200,8 @@ def _solve_anew(P, U, factor, b, x, hasty, room, step):  # type: ignore[no-untyp
     for i in range(P.shape[0]):
         for j in range(P.shape[1]):
             U[i, j] = P[i, j]
-    usable = factorise(U)
+    largest, cancelled = factorise_measured(U, step)
+    usable = largest * cancelled <= _MOST_ROUNDING * _MOST_ROUNDING
     if usable:
         pack(U, factor)
     for m in range(b.shape[0]):

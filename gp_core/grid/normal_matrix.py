@@ -12,16 +12,18 @@ from gp_core import blas
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
 from gp_core.grid.products import copy_columns, multiply
-from gp_core.grid.statistics import Statistics
+from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.symmetric import LANES
 from gp_core.grid.tiles import HEIGHT_MOMENTS, SAFE_ORDER, WEIGHT_MOMENTS, TileModel
 from gp_core.grid.tiling import TileField
 
 
-def attempt(function: Any, *arguments: Any) -> bool:
-    """Run a compiled loop; False if there are numbers in its last argument that are not finite."""
+def attempt(function: Any, *arguments: Any) -> Mask:
+    """Run a compiled loop; for each row of its last argument, whether all numbers in it are finite."""
     function(*arguments)
-    return bool(np.isfinite(arguments[-1]).all())
+    out = arguments[-1]
+    finite: Mask = np.isfinite(out.reshape(len(out), -1)).all(axis=1)
+    return finite
 
 
 def domain_weights(tile: TileField, j: int, i: int, statistics: Statistics, gain: float) -> Array:
@@ -42,15 +44,26 @@ def domain_weights(tile: TileField, j: int, i: int, statistics: Statistics, gain
 
 def normal_matrix(model: TileModel, weights: Array) -> Array:
     """P (r, r) in float64 from the moments (7 J, 7 I) of a domain."""
-    P: Array = information(model, weights) + model.precision
+    P = information(model, weights)
+    if model.single_precision.size:
+        P += model.precision
+    else:
+        P[np.diag_indices(len(P))] += 1.0
     return P
 
 
 def information(model: TileModel, weights: Array) -> Array:
-    """A (r, r) in float64 from the moments (7 J, 7 I) of a domain."""
-    products: Array = model.y.safe_pairs @ weights @ model.x.safe_pairs.T
-    by_mode: Array = products.ravel()[model.pair]
+    """A (r, r) in float64 from the moments (7 J, 7 I) of a domain; what lies beyond the data costs nothing."""
+    rows, columns = (_extent(np.asarray(weights.any(axis=axis))) for axis in (1, 0))
+    products: Array = model.y.safe_pairs[:, rows] @ weights[rows, columns] @ model.x.safe_pairs[:, columns].T
+    by_mode: Array = np.take(products, model.pair)
     return by_mode
+
+
+def _extent(used: Mask) -> slice:
+    """From the first to the last that is used."""
+    at = np.flatnonzero(used)
+    return slice(int(at[0]), int(at[-1]) + 1) if at.size else slice(0, 0)
 
 
 def first_moments(heights: Array) -> Array:
@@ -61,20 +74,17 @@ def first_moments(heights: Array) -> Array:
 
 
 def safe_inverse(P: Array) -> Array:
-    """P^-1 in float64 by Cholesky; where round-off made P indefinite, by eigenvalues raised to its level.
-
-    The rows are scaled first: P is graded by what the data say of each mode.
-    """
-    scale = np.sqrt(np.abs(np.diagonal(P)))
-    scaled = np.asfortranarray(P / scale / scale[:, None])
-    L = scaled.copy(order="F")
+    """P^-1 in float64 by Cholesky; where round-off made P indefinite, by eigenvalues raised to its level."""
+    L = np.array(P.T, order="F")
     if blas.factorise(L) == 0:
         blas.invert_triangle(L)
         blas.multiply_triangle(L)
         inverse = np.tril(L) + np.tril(L, -1).T
         if np.isfinite(inverse).all():
-            return np.asarray(inverse / scale / scale[:, None])
-    value, vector = np.linalg.eigh(scaled)
+            return np.asarray(inverse)
+    # P is graded by what the data say of each mode: eigenvalues, unlike the factor, depend on the scale of its rows.
+    scale = np.sqrt(np.abs(np.diagonal(P)))
+    value, vector = np.linalg.eigh(P / scale / scale[:, None])
     value = np.maximum(value, 1e-13 * value[-1])
     half = vector / np.sqrt(value) / scale[:, None]
     return np.asarray(half @ half.T)
@@ -82,10 +92,9 @@ def safe_inverse(P: Array) -> Array:
 
 def safe_solve(P: Array, b: Array) -> Array:
     """P^-1 b for b (r, K), as `safe_inverse` has it: by the factor alone where there is one."""
-    scale = np.sqrt(np.abs(np.diagonal(P)))
-    L = np.asfortranarray(P / scale / scale[:, None])
+    L = np.array(P.T, order="F")
     if blas.factorise(L) == 0:
-        x: Array = cho_solve((L, True), b / scale[:, None], check_finite=False) / scale[:, None]
+        x: Array = cho_solve((L, True), b, check_finite=False)
         if np.isfinite(x).all():
             return x
     return np.asarray(safe_inverse(P) @ b)

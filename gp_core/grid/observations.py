@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from scipy.ndimage import maximum_filter
 
 from gp_core.arrays import Array, positive
 from gp_core.grid.axes import Axis, Grid
@@ -308,6 +309,17 @@ class Observations:
             given.factor[some] = count[some] / weight[some]
         factor, degrees = self.noise.at(x, y)
         return factor * given.at(x, y)[0], degrees
+
+    def largest_stated_noise(self, reach: float) -> Array:
+        """(J, I) largest noise variance, as given, of the blocks in a square of that half edge, metres; 0 without any.
+
+        Of a block it is the variance of one point that would say as much as each of its points does on average.
+        """
+        s = self.statistics
+        weight = s.weights[..., 0, 0] * self.noise.factor
+        own = np.divide(s.totals[..., COUNT], weight, out=np.zeros_like(weight), where=weight > 0.0)
+        size = [2 * int(np.ceil(reach / axis.spacing)) + 1 for axis in (s.y, s.x)]
+        return np.asarray(maximum_filter(own, size, mode="constant"))
 
     def move(self, grid: Grid) -> None:
         """Change the window; blocks that both windows cover are kept exactly, others are dropped."""

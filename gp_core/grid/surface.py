@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol, Self
 
 from gp_core.arrays import Array
+from gp_core.grid.markov.detail import Detail, DetailAt
 from gp_core.grid.statistics import Mask, Statistics
 
 
@@ -71,6 +72,30 @@ class Surface(Protocol):
 
     def block_means(self) -> Array:
         """(K, J, I, 6, 6) monomial coefficients of the mean of every right-hand side on every block."""
+        ...
+
+    def estimate_detail(self, s: Statistics, squares: Array) -> Detail | None:
+        """Relief below the lattice that the points show, from the squares (J, I) of their residuals; None of none.
+
+        Some surfaces have no such stage.
+        """
+        ...
+
+    def detail_blocks(self, s: Statistics, detail: Detail) -> tuple[Array, Array, Array]:
+        """(J, I, 3, 3) monomial coefficients of the mean detail on every block, and of its points the leverages (J, I)
+        in it and what it leaves (J, I) of those in the splines, as a share."""
+        ...
+
+    def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> DetailAt:
+        """How detail changes what the splines say at points (N,)."""
+        ...
+
+    def detail_layers(self, s: Statistics, detail: Detail) -> DetailAt:
+        """The same at the cells (ny, nx)."""
+        ...
+
+    def detail_unresolved(self, detail: Detail) -> float:
+        """Variance of the relief that neither splines nor detail carry."""
         ...
 
     def block_variances(self) -> Array:

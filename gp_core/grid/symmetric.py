@@ -68,6 +68,24 @@ def factorise(P):  # type: ignore[no-untyped-def]
     return True
 
 
+@compiled()
+def factorise_measured(P, diagonal):  # type: ignore[no-untyped-def]
+    """`factorise`; returns the largest P_ii and the largest P_ii / U_ii^2, by which a row is larger than what the rows
+    before leave of it; infinity if P is not positive definite.
+
+    diagonal: (n,) room
+    """
+    for i in range(diagonal.size):
+        diagonal[i] = P[i, i]
+    if not factorise(P):
+        return np.inf, np.inf
+    largest, cancelled = 0.0, 0.0
+    for i in range(diagonal.size):
+        whole, left = np.float64(diagonal[i]), np.float64(P[i, i])
+        largest, cancelled = max(largest, whole), max(cancelled, whole / (left * left))
+    return largest, cancelled
+
+
 @compiled(inline="always", fastmath={"contract"})
 def invert(U, X, C):  # type: ignore[no-untyped-def]
     """Lower triangle of C = (U' U)^-1; X and C (n, padded n), X is room for the inverse of U', which is lower."""

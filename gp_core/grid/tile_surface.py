@@ -10,6 +10,7 @@ from gp_core.arrays import Array
 from gp_core.grid.axes import Grid
 from gp_core.grid.layers import MeanLayers, VarianceLayers, mean_at, variance_at
 from gp_core.grid.local_noise import block_coefficients
+from gp_core.grid.markov.detail import Detail, DetailAt
 from gp_core.grid.mean_tiles import MeanField
 from gp_core.grid.statistics import Mask, Statistics
 from gp_core.grid.tile_prior import TilePrior
@@ -20,6 +21,9 @@ from gp_core.grid.workers import Workers, single_threaded_blas
 
 _FACTOR_BYTES: Final = 1100
 """Memory per cell up to which the factors of the mean's tiles are kept: a full map then stays below 2 KB."""
+
+
+_NO_DETAIL: Final = "a surface of tiles has no detail: estimate_detail finds none"
 
 
 class TileSurface:
@@ -127,6 +131,22 @@ class TileSurface:
         """(K, J, I, 6, 6) monomial coefficients of the mean of every right-hand side on every block."""
         with single_threaded_blas():
             return block_coefficients(self.means)
+
+    def estimate_detail(self, s: Statistics, squares: Array) -> Detail | None:
+        """None: what a smooth kernel has below its lattice is within the error of the lattice."""
+        return None
+
+    def detail_blocks(self, s: Statistics, detail: Detail) -> tuple[Array, Array, Array]:
+        raise NotImplementedError(_NO_DETAIL)
+
+    def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> DetailAt:
+        raise NotImplementedError(_NO_DETAIL)
+
+    def detail_layers(self, s: Statistics, detail: Detail) -> DetailAt:
+        raise NotImplementedError(_NO_DETAIL)
+
+    def detail_unresolved(self, detail: Detail) -> float:
+        raise NotImplementedError(_NO_DETAIL)
 
     def block_variances(self) -> Array:
         """(J, I) variance in the middle of every block."""

@@ -149,18 +149,15 @@ class TileField:
     ) -> int:
         """Solve tiles of row j; returns the number of fallbacks."""
         easy, failed = columns[~self.hard[j, columns]], columns[self.hard[j, columns]].tolist()
-        if easy.size and not self._attempt(j, easy, images):
-            # One tile has failed: solve the others in float32 all the same.
-            failed += [
-                i for i in easy.tolist() if not self._attempt(j, np.array([i], dtype=np.int32), images)
-            ]
+        if easy.size:
+            failed += easy[~self._attempt(j, easy, images)].tolist()
         for i in failed:
             self._solve_safely(j, i, images, statistics, gain)
         self.hard[j, failed] = True
         return len(failed)
 
-    def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
-        """Solve tiles of row j in float32; False, and no result, if that failed for one of them."""
+    def _attempt(self, j: int, columns: Integers, images: Images) -> Mask:
+        """Solve tiles of row j in float32; for each whether that was possible, without a result where it was not."""
         raise NotImplementedError
 
     def _solve_safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,9 +18,13 @@ from gp_core.grid.normal_matrix import (
     safe_inverse,
 )
 from gp_core.grid.statistics import Mask, Statistics
-from gp_core.grid.symmetric import factorise, invert, padded
+from gp_core.grid.symmetric import factorise_measured, invert, padded
 from gp_core.grid.tiles import WEIGHT_MOMENTS, Integers, TileModel
 from gp_core.grid.tiling import Images, TileField
+
+_MOST_CANCELLED: Final = 1e3
+"""Precision of a mode over that given the modes before it, up to which float32 holds a tile: beyond it, variances in
+holes are off by more than a twentieth, though the factorisation succeeds."""
 
 
 class VarianceField(TileField):
@@ -38,12 +42,11 @@ class VarianceField(TileField):
     def _forget(self, tiles: Mask) -> None:
         self.pairs[tiles] = self.prior_pairs
 
-    def _attempt(self, j: int, columns: Integers, images: Images) -> bool:
+    def _attempt(self, j: int, columns: Integers, images: Images) -> Mask:
         pairs = np.zeros((columns.size, self.prior_pairs.size), dtype=np.float32)
         place = self.row_in(images, j, columns)
         solved = attempt(_variance_row, images.weights, place, self.model.normal_tables, pairs)
-        if solved:
-            self.pairs[j, columns] = pairs.reshape(-1, *self.prior_pairs.shape)
+        self.pairs[j, columns[solved]] = pairs[solved].reshape(-1, *self.prior_pairs.shape)
         return solved
 
     def _solve_safely(self, j: int, i: int, images: Images, statistics: Statistics, gain: float) -> None:
@@ -64,10 +67,11 @@ def _variance_row(weights, place, tables, pairs):  # type: ignore[no-untyped-def
     room = np.empty((r, size), dtype=np.float32)
     covariance = np.empty((r, size), dtype=np.float32)
     products = room_for_products(tables)
+    diagonal = np.empty(r, dtype=np.float32)
     for k in range(place.starts.size):
         fill_normal_matrix(B, place.starts[k] * WEIGHT_MOMENTS, tables, products, P)
         out = pairs[k]
-        if not factorise(P):
+        if not factorise_measured(P, diagonal)[1] <= _MOST_CANCELLED:
             out[:] = np.nan
             continue
         invert(P, room, covariance)

@@ -15,11 +15,12 @@ from itertools import pairwise
 import numpy as np
 
 from gpgmap_ros.apps.topic_selection import TopicSelection
+from gpgmap_ros.arrays import Mask
 from gpgmap_ros.config import Config
 from gpgmap_ros.diagnostics import GOOD, NOTE, WRONG, Finding
 from gpgmap_ros.geometry import Array
 from gpgmap_ros.sensing import Cloud, SensorPose
-from gpgmap_ros.sensing.continuity import Break
+from gpgmap_ros.sensing.continuity import POSE_GAP, Break
 from gpgmap_ros.sensing.scan_motion import SCAN_DURATION
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, TransformUnavailable
 
@@ -29,6 +30,10 @@ MAX_RANGES = 200
 """Clouds whose ranges are looked at."""
 MISSING_SHARE = 0.02
 """Share of the clouds before which some are missing from which on that is said."""
+REMEDIES = {POSE_GAP: "find out why the poses stopped: the clouds in between are not used"}
+"""What to do about clouds without a pose, by the reason of that, where recording more of /tf would not help."""
+CAMERA_SHARE = 0.999
+"""Share of every cloud's points that lie before a camera; a LiDAR whose z axis is up has none of the ground there."""
 NOTICED_SHIFT = 0.01
 """Metres; smaller motion within a scan is below the noise of the sensors."""
 
@@ -47,6 +52,7 @@ class CloudChecks:
         self._poses: list[tuple[int, SensorPose]] = []
         self._missing: dict[str, tuple[int, str]] = {}
         self._timed, self._skewed = 0, 0
+        self._forward: list[float] = []  # share of the points that a camera could see, by cloud
         self._times_errors: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -68,6 +74,7 @@ class CloudChecks:
         if cloud.times_error:
             self._times_errors[cloud.times_error] += 1
         if len(cloud.points) and len(self._ranges) < MAX_RANGES:
+            self._forward.append(float(np.mean(camera_sees(cloud.points))))
             self._ranges.append(np.percentile(np.linalg.norm(cloud.points, axis=1), (5.0, 50.0, 95.0)))
 
     def add_pose(self, stamp: int, pose: SensorPose) -> None:
@@ -89,6 +96,7 @@ class CloudChecks:
         if self._stamps:
             yield from self._numbers()
             yield from self._seen_ranges()
+            yield from self._camera()
         yield from self._coverage(choice)
         yield from self._tilt(choice)
         yield from self._motion()
@@ -138,14 +146,33 @@ class CloudChecks:
         )
         nearest, farthest = self._config.filter.min_range, self._config.filter.max_range
         if high < nearest or low > farthest:
-            remedy = "set filter.min_range and filter.max_range to what the sensor sees"
-            yield Finding("range", WRONG, f"all points are outside {nearest} to {farthest} m", remedy)
+            remedy = "set filter.min_range and filter.max_range to what the sensor sees; coordinates must be in metres"
+            yield Finding(
+                "range",
+                WRONG,
+                f"all points are outside {nearest:g} to {farthest:g} m, half beyond {middle:.1f} m",
+                remedy,
+            )
+
+    def _camera(self) -> Iterator[Finding]:
+        """Clouds of a camera, whose errors grow with the square of the range, mapped with the noise of a LiDAR."""
+        noise = self._config.noise
+        preset = noise.sensor != "stereo" and noise.range_quadratic == noise.range_std == -1.0
+        if preset and self._forward and min(self._forward) > CAMERA_SHARE:
+            yield Finding(
+                "noise",
+                NOTE,
+                f"the points lie before the sensor as before a camera, and the noise is that of a {noise.sensor}",
+                "if it is a stereo or depth camera, say --sensor stereo: errors would be stated much too small",
+            )
 
     def _coverage(self, choice: TopicSelection) -> Iterator[Finding]:
         known, without = len(self._poses), sum(count for count, _ in self._missing.values())
-        for count, text in self._missing.values():
+        for reason, (count, text) in self._missing.items():
             status = NOTE if known else WRONG
-            remedy = "record /tf from before to after the clouds"
+            remedy = REMEDIES.get(reason, "record /tf from before to after the clouds")
+            if reason == "too_early" and not any(self._stamps):
+                remedy = "the stamps of the clouds are 0: let the driver set the time at which each was taken"
             yield Finding("poses", status, f"{count} clouds have none: {text}", remedy)
         if known:
             yield Finding(
@@ -162,7 +189,12 @@ class CloudChecks:
                 "frame",
                 WRONG,
                 f"the robot is tilted by {tilt:.0f} deg in '{choice.map_frame}'",
-                "the map needs a gravity-aligned frame, z up: choose one with --map-frame",
+                "the map needs a gravity-aligned frame, z up: "
+                + (
+                    f"{choice.pose_topic} has another, such as that of a camera; use other poses"
+                    if choice.pose_source == "odometry"
+                    else "choose one with --map-frame"
+                ),
             )
 
     def _motion(self) -> Iterator[Finding]:
@@ -236,6 +268,12 @@ class CloudChecks:
             if drives.get(a, 0) == drives.get(b, 0) or a not in drives or b not in drives
         ]
         return np.array(gaps)
+
+
+def camera_sees(points: Array) -> Mask:
+    """Which of the points (N, 3) a camera of less than 120 degrees sees, in its optical frame: z forward, x right."""
+    seen: Mask = np.abs(points[:, :2]).max(axis=1) < np.tan(np.radians(60.0)) * points[:, 2]
+    return seen
 
 
 def drive_findings(breaks: Iterable[Break], outliers: int) -> Iterator[Finding]:

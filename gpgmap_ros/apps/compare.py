@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gpgmap_ros.apps.maps import MAX_POINTS, fit_resolution, open_map
+from gpgmap_ros.apps.coordinate_systems import check_units
+from gpgmap_ros.apps.maps import kind_of_npz, open_map
+from gpgmap_ros.apps.point_clouds import fit_resolution, read_point_cloud
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.change import Comparison, compare_maps
 from gpgmap_ros.change.alignment import PARAMETERS
@@ -19,9 +21,10 @@ from gpgmap_ros.change.comparison import DRAWS, LEVEL
 from gpgmap_ros.closure import PosePrior, register
 from gpgmap_ros.config import Config
 from gpgmap_ros.geometry import apply
+from gpgmap_ros.io.crs_units import same, unit_name, units_of
 from gpgmap_ros.io.geotiff import Crs, write_geotiff
-from gpgmap_ros.io.map_products import MapError, read_map_npz
-from gpgmap_ros.io.points import SUFFIXES, open_points
+from gpgmap_ros.io.map_products import read_map_npz
+from gpgmap_ros.io.points import SUFFIXES
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
 from gpgmap_ros.report.change_page import write_change_report
@@ -53,6 +56,7 @@ class Source:
     crs: Crs
     frame: str
     begins_anew: bool = False
+    warnings: tuple[str, ...] = ()
 
     def map_with(self, resolution: float, T: Array | None = None) -> GPGMap:
         """The map. T: (4, 4) takes points to another frame first; maps stay in theirs"""
@@ -66,12 +70,13 @@ class Source:
 @dataclass(frozen=True, eq=False)
 class Compared:
     """comparison: what changed; crs: of its coordinates; pose: how the frames were brought together, for people
-    T_before_after: (4, 4) where they were registered, None where they are one frame"""
+    T_before_after: (4, 4) where they were registered, None where they are one frame; warnings: for people"""
 
     comparison: Comparison
     crs: Crs
     pose: str
     T_before_after: Array | None
+    warnings: tuple[str, ...] = ()
 
 
 def compare(
@@ -99,6 +104,7 @@ def compare(
         raise ValueError(f"registration must be auto, never or always, got {registration!r}")
     tell(0.0, "reading")
     before, after = (open_source(item, config) for item in (a, b))
+    check_same_units(before, after)
     edge = choose_resolution(before, after, resolution)
     tell(0.05, "mapping")
     first, second = before.map_with(edge), after.map_with(edge)
@@ -111,7 +117,7 @@ def compare(
         first, second, moved, level=level, align=align, draws=draws,
         progress=lambda share, text: tell(0.25 + 0.75 * share, text),
     )  # fmt: skip
-    return Compared(found, before.crs, pose, T)
+    return Compared(found, before.crs, pose, T, tuple(dict.fromkeys((*before.warnings, *after.warnings))))
 
 
 def open_source(item: str | Path | GPGMap | Array, config: Config) -> Source:
@@ -124,30 +130,17 @@ def open_source(item: str | Path | GPGMap | Array, config: Config) -> Source:
     if path.is_dir():
         check_run(RunFolder(path))
         gpgmap, crs = RunFolder(path).read_map()
-        return Source(name, gpgmap, None, crs, gpgmap.frame_id, begins_anew=not crs.epsg)
-    if path.is_file() and path.suffix.lower() in SUFFIXES and not is_map(path):
-        source = open_points(path)
-        return Source(name, None, source.sample(MAX_POINTS), source.crs, "")
-    if path.is_file() and path.suffix == ".npz" and is_map(path) == "map":
+        warnings = tuple(check_units(crs))
+        return Source(name, gpgmap, None, crs, gpgmap.frame_id, begins_anew=not crs.epsg, warnings=warnings)
+    if path.is_file() and path.suffix.lower() in SUFFIXES and not kind_of_npz(path):
+        cloud = read_point_cloud([path])
+        return Source(name, None, cloud.points, cloud.crs, "", warnings=cloud.warnings)
+    if path.is_file() and path.suffix == ".npz" and kind_of_npz(path) == "map":
         gpgmap, crs = read_map_npz(path, config)
-        return Source(name, gpgmap, None, crs, gpgmap.frame_id)
+        return Source(name, gpgmap, None, crs, gpgmap.frame_id, warnings=tuple(check_units(crs)))
     gpgmap = open_map(name, config, None)  # a submap
     crs = Crs(name=f"local frame '{gpgmap.frame_id}'")
     return Source(name, gpgmap, None, crs, gpgmap.frame_id, begins_anew=True)
-
-
-def is_map(path: Path) -> str:
-    """ "map" or "submap" for such a file, empty for points."""
-    from gpgmap_ros.io.points.source import READING_ERRORS
-    from gpgmap_ros.storage.npz import array_sizes
-
-    if path.suffix != ".npz":
-        return ""
-    try:
-        names = set(array_sizes(path))
-    except READING_ERRORS as error:
-        raise MapError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
-    return "submap" if "header" in names else "map" if "elevation" in names else ""
 
 
 def check_run(run: RunFolder) -> None:
@@ -184,8 +177,17 @@ def choose_resolution(before: Source, after: Source, wanted: float | None) -> fl
         return float(given[0])
     if wanted is not None:
         return wanted
-    clouds = [item.points for item in (before, after) if item.points is not None]
-    return max(fit_resolution(points) for points in clouds)
+    return max(fit_resolution(item.points, item.name) for item in (before, after) if item.points is not None)
+
+
+def check_same_units(before: Source, after: Source) -> None:
+    """CompareError where positions are known to be in different units."""
+    units = [units_of(item.crs).horizontal for item in (before, after)]
+    if units[0] and units[1] and not same(*units):
+        raise CompareError(
+            f"{before.name} is in {unit_name(units[0])} and {after.name} in {unit_name(units[1])}:"
+            " convert one of them first"
+        )
 
 
 def frames_differ(before: Source, after: Source) -> bool:
@@ -255,6 +257,7 @@ def summarise(found: Compared, names: tuple[str, str]) -> dict[str, Any]:
         "status": "complete",
         "before": names[0],
         "after": names[1],
+        "warnings": list(found.warnings),
         "pose": found.pose,
         "T_before_after": None if found.T_before_after is None else found.T_before_after.tolist(),
         "aligned": c.aligned,

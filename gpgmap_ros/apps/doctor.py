@@ -66,7 +66,7 @@ def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Ite
     source = recorded_source(choice, config.drive, math.radians(config.imu.max_tilt))
     now = 0
     poses = PoseQueue(source, PATIENCE, lambda: now, MAX_WAITING, config.deskew)
-    received = 0
+    received, taken = 0, 0
     bad: list[str] = []
     for message in recording.messages(choice.topics):
         now = message.time
@@ -82,7 +82,7 @@ def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Ite
                 bad.append(str(error))
             _check_poses(poses.ready(), checks)
             continue
-        if len(checks) >= LOOK_CLOUDS:
+        if taken >= LOOK_CLOUDS:
             _check_poses(poses.ready(), checks)
             if poses.waiting and now - received < PATIENCE * NANOSECONDS:
                 continue
@@ -94,10 +94,11 @@ def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Ite
             continue
         received = message.time
         clocks.add(message.topic, cloud.stamp, message.time)
-        checks.add_cloud(poses.put(cloud))
+        poses.put(cloud)
+        taken += 1
         _check_poses(poses.ready(), checks)
     yield from (Finding("clouds", WRONG, text, "see the driver's settings") for text in sorted(set(bad))[:3])
-    if not len(checks):
+    if not taken:
         yield Finding("clouds", WRONG, f"none of {choice.topic} can be read", "choose another with --topic")
         return
     _check_poses(poses.end(), checks)
@@ -110,6 +111,7 @@ def _clouds(recording: Recording, choice: TopicSelection, config: Config) -> Ite
 
 def _check_poses(outcomes: Iterator[LocatedCloud | DroppedCloud], checks: CloudChecks) -> None:
     for found in outcomes:
+        checks.add_cloud(found.cloud)
         if isinstance(found, LocatedCloud):
             checks.add_pose(found.cloud.stamp, found.pose)
             if found.cloud.times is not None and found.motion is None:

@@ -70,6 +70,7 @@ def _package(name: str, otherwise: str, remedy: str) -> Finding:
 
 def _cache() -> Finding:
     """Where compiled loops are kept: without a folder for them every start compiles anew."""
+    importlib.import_module("gp_core.grid")  # loops that no module has made yet have no folder
     folder = cache_folder()
     if folder is not None:
         return Finding("compiled loops", GOOD, f"kept in {folder}; `gpgmap compile` makes them")

@@ -210,12 +210,12 @@ class Replay:
         """Map the clouds that have a pose: a step for each. All of them are counted and checked."""
         for found in located:
             self.metrics.count("clouds read")
+            self._checks.add_cloud(found.cloud)
             outcome = self._slam.register(found) if isinstance(found, LocatedCloud) else found
             if isinstance(outcome, DroppedCloud) and isinstance(outcome.error, TransformUnavailable):
                 self.metrics.drop_cloud(f"no pose ({outcome.error.reason.replace('_', ' ')})")
                 self._checks.add_missing(outcome.error)
                 continue
-            self._checks.add_cloud(outcome.cloud)
             if outcome.pose is not None:
                 self._checks.add_pose(outcome.cloud.stamp, outcome.pose)
             if isinstance(outcome, DroppedCloud):

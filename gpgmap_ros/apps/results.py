@@ -22,7 +22,7 @@ from gpgmap_ros.io.map_products import write_geotiffs, write_map_npz
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import write_tum
 from gpgmap_ros.mapping import GPGMap
-from gpgmap_ros.mapping.layers import reported_layers
+from gpgmap_ros.mapping.layers import exported_layers, reported_layers
 from gpgmap_ros.report.content import (
     MOST_CLOSURES,
     Content,
@@ -134,11 +134,12 @@ def write_part(
     write_tum(folder.trajectory, corrected)
     found = replay.georeference(part) if len(corrected) else None
     if found is not None:
-        write_tum(folder.trajectory_utm, Trajectory(corrected.stamps, found.move(corrected.poses)), digits=12)
+        write_tum(folder.trajectory_utm, Trajectory(corrected.stamps, found.move(corrected.poses)))
     with ThreadPoolExecutor(1, "layers") as beside:
         written = None
         if gpgmap is not None:
-            dict(gpgmap.layers)  # now, not in both threads
+            for name in {*exported_layers(gpgmap.layers), *reported_layers(gpgmap.layers)}:
+                gpgmap[name]  # now, not in both threads
             crs = Crs(name=f"local frame '{replay.config.map_frame}'")
             if found is not None and gpgmap.frame_id == found.label:
                 crs = Crs(found.epsg, name=found.name)
@@ -328,7 +329,8 @@ def abstract(summary: dict[str, Any]) -> str:
         f" {summary['map']['known_m2']:,.0f} m² of ground in cells of {summary['map']['resolution_m']:g} m."
     )
     if summary["submaps"]:
-        text += f" They were kept as {summary['submaps']} submaps."
+        count = summary["submaps"]
+        text += f" They were kept as {count} submap{'' if count == 1 else 's'}."
     if len(summary["drives"]) > 1:
         text += f" Drives in the recording: {drives_fact(summary['drives'])}."
     if closures["accepted"]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gp_core import __version__
+from gpgmap_ros.apps.coordinate_systems import common_crs
 from gpgmap_ros.apps.survey_plan import SAMPLE, Plan, SurveyError, clean_sample, ground_area, plan_sample
 from gpgmap_ros.apps.survey_runner import LocalRunner, Runner, Task
 from gpgmap_ros.apps.survey_tasks import PART_POINTS, FileScan, FileStamp, PartSource, scan_file, stamp_of
@@ -24,10 +25,6 @@ WHOLE_BYTES = 30_000_000
 """Of all files, up to which the sample comes from a pass over all points: 8 million of LAZ, two seconds."""
 FAR_SIDES = 10.0
 """Longer sides of all other files by which one is too far from them: its scale, offset or zone is another."""
-
-
-class MixedSystemsError(SurveyError):
-    """Files in different coordinate systems: which."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ def prepare(
     PointFileError, SurveyError where they do not; progress: told the share that is done
     """
     scans, problems = scan_files(request, runner, progress)
-    crs, warnings = common_crs(scans)
+    crs, warnings = common_crs([(scan.stamp.path, scan.crs) for scan in scans])
     good, doubtful = compare_files(scans)
     problems += doubtful
     if problems and not request.leave_out:
@@ -139,7 +136,7 @@ def prepare(
         tuple(planned_file(order[scan.stamp.path], scan) for scan in with_points),
         crs,
         tuple(sorted({scan.note for scan in with_points if scan.note})),
-        (*warnings, *(scan.empty for scan in good if scan.empty)),
+        (*warnings, *check_scatter(planned, request), *(scan.empty for scan in good if scan.empty)),
         tuple(problems),
     )
 
@@ -205,17 +202,15 @@ def path_for(path: Path, runner: Runner) -> str:
     return str(path if isinstance(runner, LocalRunner) else path.resolve())
 
 
-def common_crs(scans: Sequence[FileScan]) -> tuple[Crs, list[str]]:
-    """The coordinate system of all files; MixedSystemsError where they differ."""
-    known = {scan.crs.label: scan for scan in scans if scan.crs.label}
-    if len(known) > 1:
-        named = ", ".join(f"{scan.stamp.path} in {label}" for label, scan in known.items())
-        raise MixedSystemsError(
-            f"the files have different coordinate systems: {named}. Convert them first, or set one with --crs"
-        )
-    silent = [scan.stamp.path for scan in scans if not scan.crs.label]
-    warnings = [f"assumed to be in {next(iter(known))}: {', '.join(silent)}"] if known and silent else []
-    return (next(iter(known.values())).crs if known else Crs()), warnings
+def check_scatter(planned: Plan, request: SurveyRequest) -> list[str]:
+    """What is to be known where points of one cell have heights that no ground has."""
+    scatter, cell = planned.config.noise.height_std, planned.config.mapping.resolution
+    if scatter <= cell or "noise.height_std" in request.given or request.ground_width:
+        return []
+    return [
+        f"heights within a cell of {cell:g} m differ by {scatter:.2g} m (standard deviation) even where the ground is"
+        " smoothest: is z up, are these the columns of x, y and z, or is it more than ground (--ground)?"
+    ]
 
 
 def compare_files(scans: Sequence[FileScan]) -> tuple[list[FileScan], list[str]]:

@@ -16,6 +16,8 @@ from gpgmap_ros.mapping.survey import Trend, trend_of
 
 SAMPLE = 1_000_000
 MIN_POINTS = 10
+FINEST = 0.001
+"""Metres; cells that would have to be smaller are of points in another unit."""
 CELLS_PER_SCALE = 5.0
 """Length scale over edge of a cell, unless given: what the relief between points can be drawn with."""
 TREND_SCALES = 8.0
@@ -62,12 +64,7 @@ def plan_sample(
     changes: dict[str, float] = {}
     guesses = []
     if "mapping.resolution" not in given:
-        if np.ptp(sample[:, :2], axis=0).min() <= 0.0:
-            raise SurveyError(
-                f"{names}: the points lie on a line or at one place, so that no cells can be chosen:"
-                " give them, as in --set mapping.resolution=1"
-            )
-        changes["mapping.resolution"] = round_up(1.0 / np.sqrt(density))
+        changes["mapping.resolution"] = choose_cell(sample, density, names)
         guesses.append(
             f"cells of {changes['mapping.resolution']:g} m: there are {density:.3g} points per square metre"
         )
@@ -86,10 +83,28 @@ def plan_sample(
     if "noise.height_std" not in given:
         rough = roughness(sample, resolution)
         changes["noise.height_std"] = max(round(rough, 3), config.noise.height_std)
-        guesses.append(
-            f"noise {changes['noise.height_std']:g} m: scatter within a cell where the ground is smoothest"
-        )
+        guesses.append(f"noise {changes['noise.height_std']:g} m: {noise_reason(rough, config)}")
     return Plan(with_settings(config, changes), trend, tuple(guesses), points, density, height_limits(sample))
+
+
+def choose_cell(sample: Array, density: float, names: str, option: str = "--set mapping.resolution") -> float:
+    """Edge of a cell in metres with one point of this density (per square metre), rounded up.
+
+    SurveyError where points are not spread over ground in metres. option: that gives cells, for the message
+    """
+    width, depth = np.ptp(sample[:, :2], axis=0)
+    if min(width, depth) <= 0.0:
+        raise SurveyError(
+            f"{names}: the points lie on a line or at one place, so that no cells can be chosen:"
+            f" give them, as in {option}=1"
+        )
+    cell = round_up(1.0 / np.sqrt(density))
+    if cell < FINEST:
+        raise SurveyError(
+            f"{names}: all points lie within {width:.3g} x {depth:.3g} m, one in {cell:g} m: are the coordinates"
+            " degrees (longitude and latitude)? Convert them to metres first"
+        )
+    return cell
 
 
 def read_sample(sources: list[PointSource]) -> Array:
@@ -137,6 +152,15 @@ def ground_area(sample: Array) -> float:
 def coarsest_edge(sample: Array) -> float:
     """Edge that gives the trend at most 1,000 x 1,000 cells, however far the survey reaches."""
     return float(np.ptp(sample[:, :2], axis=0).max()) / 1000.0
+
+
+def noise_reason(rough: float, config: Config) -> str:
+    """Where the noise of a plan comes from. rough: see `roughness`"""
+    if round(rough, 3) >= config.noise.height_std:
+        return "scatter within a cell where the ground is smoothest"
+    if rough > 0.0:
+        return f"the least that is assumed; the scatter within a cell is {rough:.2g} m where the ground is smoothest"
+    return "assumed, because too few cells have several points that differ"
 
 
 def roughness(sample: Array, edge: float) -> float:

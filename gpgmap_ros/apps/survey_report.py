@@ -32,7 +32,7 @@ def write_survey_report(
             ("extent", f"{width:,.0f} x {height:,.0f} m"),
             ("known ground", f"{map_['known_m2']:,.0f} m²"),
             ("coordinates", crs.label or "no coordinate system given"),
-            ("reading and adding", f"{summary['points']['per_second'] / 1e6:.1f} M points/s"),
+            ("reading and adding", f"{summary['points']['per_second'] / 1e6:.2g} M points/s"),
         ],
         map=shown,
         timings=list(summary["timings_s"].items()),

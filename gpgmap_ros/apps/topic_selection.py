@@ -155,14 +155,17 @@ def select_topics(
     sensor_frame = frame_name(cloud.header.frame_id)
     transform_topics = tuple(item.name for item in recording.of_type(*TF_TYPES))
     tree = _tree(recording, transform_topics, decoder)
-    pose_source, pose_topic = _pose_source(recording, request, tree, sensor_frame, reasons)
+    pose_source, pose_topic = _pose_source(recording, request, tree, sensor_frame, base_frame, reasons)
     if pose_source == "odometry":
         first = _first(recording, pose_topic, decoder)
         told, base = (
             frame_name(first.header.frame_id),
             frame_name(getattr(first, "child_frame_id", "")) or base_frame,
         )
-        mounted = sensor_frame == base or tree.connected(sensor_frame, base)
+        registered = bool(told) and sensor_frame == told and sensor_frame != base
+        mounted = registered or sensor_frame == base or tree.connected(sensor_frame, base)
+        if registered:
+            reasons.append(_registered(sensor_frame, base))
         if request.map_frame and request.map_frame != told:
             raise TopicSelectionError(
                 f"{pose_topic} is in frame '{told}', not '{request.map_frame}': leave --map-frame out"
@@ -174,7 +177,12 @@ def select_topics(
         chosen_frame, base_frame = told or "odom", base
     else:
         mounted = True
-        chosen_frame = _map_frame(tree, sensor_frame, request, map_frame, pose_source, reasons)
+        registered = tree.moves(base_frame, sensor_frame) and request.map_frame in (None, sensor_frame)
+        if pose_source == "tf" and registered:
+            reasons.append(_registered(sensor_frame, base_frame))
+            chosen_frame = sensor_frame
+        else:
+            chosen_frame = _map_frame(tree, sensor_frame, request, map_frame, pose_source, reasons)
     trajectory = None if request.poses is None else _read_poses(request.poses, recording, topic, decoder)
     imu_topic = _sensor_topic(recording, IMU, request.imu, "--imu", "the IMU", reasons)
     gps_topic = _sensor_topic(recording, GPS, request.gps, "--gps", "GPS fixes", reasons)
@@ -182,6 +190,12 @@ def select_topics(
         topic, sensor_frame, pose_source, chosen_frame, base_frame, pose_topic, mounted, transform_topics,
         tuple(reasons), tuple(warnings), request.poses, trajectory, imu_topic, gps_topic,
     )  # fmt: skip
+
+
+def _registered(sensor_frame: str, base_frame: str) -> str:
+    return (
+        f"the clouds are in the frame of the poses, '{sensor_frame}', already: rays begin at '{base_frame}'"
+    )
 
 
 def _sensor_topic(
@@ -308,14 +322,15 @@ def _first(recording: Recording, topic: str, decoder: Decoder) -> Any:
 
 
 def _tree(recording: Recording, topics: tuple[str, ...], decoder: Decoder) -> _Tree:
-    """The frames as the beginning of the recording has them; static ones from all of it."""
+    """The frames as the first messages have them; static ones from all of the recording."""
     tree = _Tree()
     for topic in topics:
         static = topic.endswith("tf_static")
-        start = recording.start
-        stop = None if static or start is None else start + round(PEEK_SECONDS * NANOSECONDS)
-        for number, message in enumerate(recording.messages([topic], None, stop)):
-            if number >= PEEK_MESSAGES:
+        begun: int | None = None  # a robot may start long after the recorder
+        for number, message in enumerate(recording.messages([topic])):
+            begun = message.time if begun is None else begun
+            late = not static and message.time > begun + round(PEEK_SECONDS * NANOSECONDS)
+            if late or number >= PEEK_MESSAGES:
                 break
             try:
                 transforms = decoder(message).transforms
@@ -330,7 +345,12 @@ def _tree(recording: Recording, topics: tuple[str, ...], decoder: Decoder) -> _T
 
 
 def _pose_source(
-    recording: Recording, request: TopicRequest, tree: _Tree, sensor_frame: str, reasons: list[str]
+    recording: Recording,
+    request: TopicRequest,
+    tree: _Tree,
+    sensor_frame: str,
+    base_frame: str,
+    reasons: list[str],
 ) -> tuple[str, str]:
     """tf, odometry, lidar, lidar_inertial, file or still, and the topic of the odometry."""
     topics = recording.of_type(*POSE_TYPES)
@@ -360,6 +380,10 @@ def _pose_source(
         return "lidar", ""
     chain = tree.ancestors(sensor_frame)
     moving = [above for above in chain[1:] if tree.moves(sensor_frame, above)]
+    # clouds in the frame of the poses already
+    if not moving and tree.moves(base_frame, sensor_frame):
+        chain = tree.ancestors(base_frame)
+        moving = chain[: chain.index(sensor_frame)]
     if request.tf or moving:
         if not moving:
             frames = ", ".join(sorted({*tree.parents, *tree.parents.values()})) or "none"

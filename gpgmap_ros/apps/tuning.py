@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from gp_core.grid import Grid, GridGP, student_t
 from gp_core.grid.hyperparameters import Fit
 from gp_core.grid.point_sample import PointSample
+from gpgmap_ros.apps.survey_plan import Plan
 from gpgmap_ros.apps.topic_selection import TopicSelection, recorded_source
 from gpgmap_ros.arrays import Array
 from gpgmap_ros.config import Config, MappingConfig, with_settings
@@ -31,6 +32,7 @@ from gpgmap_ros.io.recordings import Decoder, Recording
 from gpgmap_ros.mapping.filters import select_ground
 from gpgmap_ros.mapping.model import (
     correlation_length,
+    estimates_detail,
     expected_noise_variance,
     fit_gp,
     is_rough,
@@ -115,7 +117,7 @@ def points_of_recording(recording: Recording, choice: TopicSelection, config: Co
 
     def take(cloud: Cloud) -> None:
         nonlocal middle, total
-        pose = poses.locate(cloud)
+        cloud, pose = poses.locate_cloud(cloud)
         xyz = select_ground(cloud.points, pose.T_map_sensor, pose.T_base_sensor, config.filter).xyz
         sensor = pose.T_map_sensor[:3, 3]
         middle = sensor[:2].copy() if middle is None else middle
@@ -147,15 +149,17 @@ def points_of_recording(recording: Recording, choice: TopicSelection, config: Co
     return np.concatenate([xyz for xyz, _ in kept]), np.concatenate([r for _, r in kept]), number
 
 
-def points_of_files(sources: list[PointSource], config: Config) -> RecordedPoints:
-    """A square in the middle of the survey; every point is a cloud of its own."""
+def points_of_files(sources: list[PointSource], planned: Plan) -> RecordedPoints:
+    """A square in the middle of the survey, without heights beyond the plan's; every point is a cloud of its own."""
+    config, (lowest, highest) = planned.config, planned.heights
     sample = np.concatenate([source.sample(MAX_POINTS) for source in sources])
     middle, reach = np.median(sample[:, :2], axis=0), REACH * config.mapping.length_scale
     near = []
     total = 0
     for source in sources:
         for piece in source.pieces():
-            here = piece[(np.abs(piece[:, :2] - middle) < reach).all(axis=1)]
+            near_middle = (np.abs(piece[:, :2] - middle) < reach).all(axis=1)
+            here = piece[near_middle & (piece[:, 2] >= lowest) & (piece[:, 2] <= highest)]
             near.append(here)
             total += len(here)
         if total > 8 * MAX_POINTS:
@@ -291,7 +295,8 @@ def evaluate(points: Points, candidate: Candidate, fold: int) -> Score:
     if candidate.mapping.learn_noise:
         sample = PointSample()
         sample.add(train.xyz, train.variance * candidate.factor)
-        gp.learn_scale()
+        # Points of files are mapped at once, those of a sensor by a map that grows with them.
+        gp.learn_scale(detail=estimates_detail(candidate.mapping, batch=not points.sensed))
         gp.calibrate_by_own(sample.points[:, :2], sample.points[:, 2], sample.points[:, 3])
         mean, scale, degrees = gp.measured_heights(held.xyz[:, :2])
         low, high = gp.measured_interval(held.xyz[:, :2], TWO_STD)

@@ -49,10 +49,29 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class Once(argparse.Action):
+    """Stores a value, and refuses a second one: argparse would forget the first without a word."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        if before not in (self.default, values):
+            raise argparse.ArgumentError(
+                self,
+                f"{before} and {values}: only one can be given; the node takes clouds of several sensors",
+            )
+        setattr(namespace, self.dest, values)
+
+
 def add_source(parser: argparse.ArgumentParser) -> Any:
     """What of a recording is used: --topic, one source of poses, and --map-frame. The group, for more."""
     group = parser.add_argument_group("what to read from a recording (guessed unless given)")
-    group.add_argument("--topic", metavar="NAME", help="topic of the point clouds")
+    group.add_argument("--topic", action=Once, metavar="NAME", help="topic of the point clouds")
     poses = group.add_mutually_exclusive_group()
     poses.add_argument("--odom", metavar="NAME", help="topic of the poses: Odometry, PoseStamped or similar")
     poses.add_argument("--tf", action="store_true", help="poses from /tf")
@@ -164,7 +183,7 @@ def output_folder(wanted: Path | None, name: str, overwrite: bool) -> Path:
         wanted, number = Path(name), 2
         while wanted.exists() and not (overwrite and _replaceable(wanted)):
             wanted, number = Path(f"{name}_{number}"), number + 1
-    check_output(wanted)
+    check_output_folder(wanted)
     if wanted.exists() and any(path.name != LOCK_FILE for path in wanted.iterdir()):
         if not _replaceable(wanted):
             raise UsageError(f"{wanted} contains other files: choose an empty or a new folder with --out")
@@ -196,7 +215,7 @@ def _replaceable(folder: Path) -> bool:
     return (folder / MARK).exists()
 
 
-def check_output(wanted: Path | None) -> None:
+def check_output_folder(wanted: Path | None) -> None:
     """UsageError where no folder can be made there. Worth calling before hours of work."""
     if wanted is None:
         return
@@ -207,12 +226,14 @@ def check_output(wanted: Path | None) -> None:
         raise UsageError(f"--out {wanted}: {there} is not writable: choose another folder")
 
 
-def check_output_file(path: Path) -> None:
-    """UsageError where no file can be written there."""
+def check_output_file(path: Path, option: str = "--out") -> None:
+    """UsageError where no file can be written there. Worth calling before the work. option: that names the file"""
     if not path.parent.is_dir():
-        raise UsageError(f"--out {path}: there is no folder {path.parent}")
+        raise UsageError(f"{option} {path}: there is no folder {path.parent}")
     if path.is_dir():
-        raise UsageError(f"--out {path}: is a folder: name a file")
+        raise UsageError(f"{option} {path}: is a folder: name a file")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{option} {path}: {path.parent.absolute()} is not writable: choose another folder")
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:

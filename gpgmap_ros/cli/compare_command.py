@@ -11,7 +11,7 @@ from gpgmap_ros.cli.common import (
     UsageError,
     add_json,
     add_output,
-    check_output,
+    check_output_folder,
     print_json,
     say,
     table,
@@ -103,7 +103,7 @@ def free_folder(name: str) -> Path:
 
 def check_target(out: Path, overwrite: bool) -> None:
     """UsageError where the folder must not be written, before the work begins."""
-    check_output(out)
+    check_output_folder(out)
     if not out.exists() or not any(out.iterdir()):
         return
     if not (out / MARK).exists():
@@ -133,6 +133,7 @@ def format_summary(summary: dict[str, Any], out: Path) -> str:
         ("patches", f"{len(summary['patches'])} at a false discovery rate of {summary['level']:g}"),
         ("fill", volume("fill_m3")),
         ("cut", volume("cut_m3")),
+        *(("warning", text) for text in summary["warnings"]),
         ("report", str(out / "report.html")),
     ]  # fmt: skip
     return table(rows)

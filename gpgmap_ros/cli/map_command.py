@@ -12,7 +12,7 @@ from gpgmap_ros.cli.common import (
     add_json,
     add_output,
     add_settings,
-    check_output,
+    check_output_folder,
     config_from,
     given_settings,
     output_folder,
@@ -121,8 +121,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     begin = time.monotonic()
+    from gpgmap_ros.apps.coordinate_systems import MixedSystemsError
     from gpgmap_ros.apps.survey_cluster import choose_scheduler, open_runner
-    from gpgmap_ros.apps.survey_files import MixedSystemsError, prepare
+    from gpgmap_ros.apps.survey_files import prepare
     from gpgmap_ros.apps.survey_job import SurveyJob
     from gpgmap_ros.apps.survey_run import resume_plan, run_survey
     from gpgmap_ros.apps.survey_runner import prepare_process
@@ -179,7 +180,7 @@ def request_from(arguments: argparse.Namespace) -> SurveyRequest:
     width = object_width_from(arguments.ground, arguments.object_width)
     if width and classes is None:
         classes = tuple(number for number in range(256) if number not in NOISE_CLASSES)
-    check_output(arguments.out)
+    check_output_folder(arguments.out)
     return SurveyRequest(
         tuple(arguments.files), config, frozenset(given), epsg, classes, arguments.keep_outliers,
         arguments.bad_files == "leave-out", width, window_from(arguments.bounds, arguments.spacing),
@@ -191,7 +192,7 @@ def result_rows(summary: dict[str, Any], report: Path) -> list[tuple[str, str]]:
     points, map_ = summary["points"], summary["map"]
     rows, columns = map_["cells"]
     return [
-        ("points", f"{points['used']:,} at {points['per_second'] / 1e6:.1f} million/s"),
+        ("points", f"{points['used']:,} at {points['per_second'] / 1e6:.2g} million/s"),
         *([("not ground", f"{points['objects']:,} points left out")] if points["objects"] else []),
         ("map", f"{map_['known_m2']:,.0f} m2 known, {columns} x {rows} cells of {map_['resolution_m']:g} m"),
         ("coordinates", summary["crs"] or "no coordinate system given; set one with --crs"),

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gpgmap_ros.cli.common import UsageError, add_json, print_json, table
+from gpgmap_ros.cli.common import UsageError, add_json, check_output_folder, print_json, table
 from gpgmap_ros.cli.localize_command import session_errors
 from gpgmap_ros.progress import ProgressBar
 from gpgmap_ros.storage.folder_lock import FolderLock
@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     objection = check_output(arguments.out, arguments.runs, arguments.overwrite)
     if objection:
         raise UsageError(objection)
+    check_output_folder(arguments.out)
     with session_errors():
         with ProgressBar("comparing submaps", 1.0) as bar:
             merged = merge(arguments.runs, lambda done, total: bar.update(done, f"{done} of {total}", total))

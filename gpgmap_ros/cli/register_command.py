@@ -15,6 +15,7 @@ from gpgmap_ros.cli.common import (
     check_output_file,
     config_from,
     print_json,
+    say,
     table,
 )
 
@@ -56,12 +57,15 @@ def run(arguments: argparse.Namespace) -> None:
     from gpgmap_ros.io.map_products import MapError
 
     config = config_from(arguments)
-    check_output_file(arguments.out)
+    if not arguments.no_figure:
+        check_output_file(arguments.out)
     if arguments.resolution is not None and not 0.001 <= arguments.resolution <= 100.0:
         raise UsageError(f"--resolution {arguments.resolution:g}: expected metres from 0.001 to 100")
     try:
-        source = open_map(arguments.source, config, arguments.resolution)
-        target = open_map(arguments.target, config, arguments.resolution)
+        source, target = (
+            open_map(name, config, arguments.resolution, lambda text: say(arguments, f"  warning: {text}"))
+            for name in (arguments.source, arguments.target)
+        )
     except MapError as error:
         raise UsageError(str(error)) from error
     result = register(source, target, config.closure)

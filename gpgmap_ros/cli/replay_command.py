@@ -17,6 +17,7 @@ from gpgmap_ros.cli.common import (
     add_output,
     add_settings,
     add_source,
+    check_output_folder,
     config_from,
     given_settings,
     output_folder,
@@ -167,6 +168,7 @@ def run_sessions(arguments: argparse.Namespace) -> int:
     objection = check_output(out, [], arguments.overwrite)
     if objection:
         raise UsageError(objection)
+    check_output_folder(out)
     runs = [out.with_name(f"{out.name}_sessions") / name for name in names]
     changes = [*arguments.changes, *common_cells(arguments)]
     for bag, folder in zip(arguments.bags, runs, strict=True):
@@ -219,7 +221,7 @@ def run_replay(
             print_json(summary)
     else:
         print(format_result(summary, folder))
-    if gpgmap is None:
+    if gpgmap is None or not summary["map"]["known_m2"]:
         raise RuntimeError(f"no map: {'; '.join(summary['warnings']) or 'no cloud could be used'}")
     if interrupted:
         raise Interrupted(f"{summary['clouds']['used']} clouds are kept in {folder.path}")

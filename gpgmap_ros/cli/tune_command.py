@@ -65,11 +65,14 @@ def run(arguments: argparse.Namespace) -> None:
         raise UsageError("name recordings or point cloud files, not both")
     with ProgressBar("reading points", 1) as bar:
         if files:
+            from gpgmap_ros.apps.coordinate_systems import common_crs
             from gpgmap_ros.apps.survey_plan import plan
 
             sources = [open_points(path) for path in files]
-            config = plan(sources, config, given_settings(arguments)).config
-            points = split(*points_of_files(sources, config), config)
+            for text in common_crs([(str(source.path), source.crs) for source in sources])[1]:
+                say(arguments, f"  warning: {text}")
+            planned = plan(sources, config, given_settings(arguments))
+            points = split(*points_of_files(sources, planned), planned.config)
         else:
             points = split(*from_recording(arguments, config), config)
         bar.update(1, f"{len(points.xyz):,} points")

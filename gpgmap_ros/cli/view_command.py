@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gpgmap_ros.cli.common import UsageError, add_json, add_settings, config_from, print_json, say
+from gpgmap_ros.cli.common import (
+    UsageError,
+    add_json,
+    add_settings,
+    check_output_file,
+    config_from,
+    print_json,
+    say,
+)
 
 DESCRIPTION = """Look at a map in 3D: a run, a map file, a submap of a run, or point cloud files, mapped first.
 
@@ -54,36 +62,39 @@ def run(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--resolution {arguments.resolution}: must be positive")
     from gpgmap_ros.viz.open3d_window import has_screen
 
+    picture = None
+    if arguments.png is not None or not has_screen():
+        name = arguments.names[0].replace(":", "_")  # RUN:7, as of compare
+        picture = arguments.png or Path(f"{Path(name).stem or 'map'}_view.png")
+        check_output_file(picture, "--png")
     gpgmap, source = open_for_view(arguments)
     if not gpgmap.known.any():
         raise RuntimeError(f"{source}: no ground is known in this map: there is nothing to show")
-    if arguments.png is None and has_screen():
+    if picture is None:
         show(gpgmap, source, arguments)
         return
-    path = arguments.png or Path(f"{Path(source).stem or 'map'}_view.png")
-    renderer = render(gpgmap, path, arguments)
+    renderer = render(gpgmap, picture, arguments)
     if arguments.json:
-        print_json({"png": str(path), "renderer": renderer, "cells": list(gpgmap.grid.shape)})
+        print_json({"png": str(picture), "renderer": renderer, "cells": list(gpgmap.grid.shape)})
     else:
-        print(f"  {path}: rendered by {renderer}")
+        print(f"  {picture}: rendered by {renderer}")
 
 
 def open_for_view(arguments: argparse.Namespace) -> tuple[Any, str]:
     """The map to show, and what to call it."""
-    from gpgmap_ros.apps.maps import map_point_clouds, open_map
+    from gpgmap_ros.apps.maps import kind_of_npz, map_point_clouds, open_map
     from gpgmap_ros.io.points import SUFFIXES
 
     names = arguments.names
     config = config_from(arguments)
     files = [Path(name) for name in names]
-    # an .npz may be a map or points: alone, open_map finds out
-    if len(names) == 1 and (files[0].suffix.lower() not in SUFFIXES or files[0].suffix.lower() == ".npz"):
+    if len(names) == 1 and (files[0].suffix.lower() not in SUFFIXES or kind_of_npz(files[0])):
         return open_map(names[0], config, arguments.resolution), names[0]
     if strange := [
         name for name, path in zip(names, files, strict=True) if path.suffix.lower() not in SUFFIXES
     ]:
         raise UsageError(f"{strange[0]}: only point clouds can be shown together: name one run or map")
-    gpgmap = map_point_clouds(files, arguments.resolution)
+    gpgmap = map_point_clouds(files, arguments.resolution, lambda text: say(arguments, f"  warning: {text}"))
     say(arguments, f"  {', '.join(names)}: mapped in cells of {gpgmap.grid.resolution:g} m")
     return gpgmap, names[0]
 

@@ -70,6 +70,14 @@ class MappingConfig(Checked):
         "from what the map states; makes the layer noise_variance; the stated noise is where learning starts; submaps "
         "use the stated noise",
     )
+    detail: str = setting(
+        "batch",
+        "which maps estimate relief below the cells, block by block, which lowers errors of heights on dense, rough "
+        "ground: never; batch, those made of all their points at once (gpgmap map, gpgmap_from_points); always, also "
+        "those that grow with a robot, which then take a third more processor time; matern kernels with learn_noise "
+        "only",
+        choices=("never", "batch", "always"),
+    )
     finest_std: float = setting(
         0.003,
         "no block of ground (half a length scale of rbf, about a cell of matern) is believed to be known better: "

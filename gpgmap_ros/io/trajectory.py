@@ -19,15 +19,17 @@ class TrajectoryError(ValueError):
     """A file that is not a trajectory: which line, and why."""
 
 
-def write_tum(path: Path, trajectory: Trajectory, digits: int = 9) -> None:
-    """digits: that are written; nine are a millimetre at a thousand kilometres"""
+def write_tum(path: Path, trajectory: Trajectory) -> None:
+    """Positions have twelve digits: odometry in UTM, thousands of kilometres from its origin, keeps its millimetres."""
     rows = []
     if len(trajectory):
         quaternions = Rotation.from_matrix(trajectory.poses[:, :3, :3]).as_quat(canonical=True)
         for stamp, position, quaternion in zip(
             trajectory.stamps, trajectory.positions, quaternions, strict=True
         ):
-            numbers = " ".join(f"{value:.{digits}g}" for value in (*position, *quaternion))
+            numbers = " ".join(
+                [*(f"{value:.12g}" for value in position), *(f"{value:.9g}" for value in quaternion)]
+            )
             rows.append(f"{stamp // NANOSECONDS}.{stamp % NANOSECONDS:09d} {numbers}\n")
     write_text(path, "# time x y z qx qy qz qw\n" + "".join(rows))
 

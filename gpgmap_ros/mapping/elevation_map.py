@@ -20,9 +20,12 @@ from gpgmap_ros.mapping.layers import NOISE_VARIANCE
 from gpgmap_ros.mapping.model import (
     APPROXIMATE_TILES,
     cached_gp,
+    estimates_detail,
     has_fine_blocks,
     is_rough,
+    known_reach,
     known_variance,
+    known_variance_at_level,
     make_gp,
     prior_std,
 )
@@ -47,10 +50,14 @@ class ElevationMap:
 
     centre: x and y of the middle of the map; its edges are on whole cells of the frame.
     mean: height that the relief is a deviation from; that of the first points unless given
+    batch: it is made of all its points at once, which some settings ask for (`mapping.detail`)
     """
 
-    def __init__(self, config: MappingConfig, centre: ArrayLike, mean: float | None = None) -> None:
+    def __init__(
+        self, config: MappingConfig, centre: ArrayLike, mean: float | None = None, *, batch: bool = False
+    ) -> None:
         self.config = config
+        self._batch = batch
         self._mean = mean
         self._grid = grid_around(np.asarray(centre, dtype=np.float64), config)
         self._gp: GridGP | None = None
@@ -173,7 +180,7 @@ class ElevationMap:
         """What the scale of variances is learned from (see `GridGP.block_residuals`). ValueError without points."""
         if self._gp is None:
             raise ValueError("the map has no points yet: add some before asking for what they scatter by")
-        return self._gp.block_residuals(bounds)
+        return self._gp.block_residuals(bounds, detail=estimates_detail(self.config, batch=self._batch))
 
     def restore(
         self,
@@ -202,7 +209,7 @@ class ElevationMap:
         """
         out = before
         if out is None or out._twin_of is not self._gp:
-            out = ElevationMap(self.config, (0.0, 0.0), self._mean)
+            out = ElevationMap(self.config, (0.0, 0.0), self._mean, batch=self._batch)
             out._gp, out._twin_of = (None if self._gp is None else self._gp.twin()), self._gp
         elif out._gp is not None and self._gp is not None:
             out._gp.take(self._gp)
@@ -257,7 +264,7 @@ class ElevationMap:
 
     def _learn_noise(self, gp: GridGP) -> None:
         """Learn how far points scatter."""
-        gp.learn_scale()
+        gp.learn_scale(detail=estimates_detail(self.config, batch=self._batch))
         points = self._sample.points
         inside = flat_cells(self._grid, points[:, :2])[1]
         if not inside.all():
@@ -307,15 +314,24 @@ class ElevationMap:
         So do they of heights far beyond all of theirs: a smooth kernel on ground that is rougher than the noise stated
         for its points swings there, and does not know it.
         """
-        limit, gp = known_variance(self.config), self._gp
-        learned = gp is not None and gp.has_learned_noise and posterior is self._posterior
-        variance = gp.raw_variance_layer if gp is not None and learned else posterior.variance
-        unknown: NDArray[np.bool_] = variance > limit
+        gp = self._gp
+        unknown: NDArray[np.bool_]
+        if gp is not None and gp.has_learned_noise and posterior is self._posterior:
+            unknown = gp.raw_variance_layer > self._known_limit(gp)
+        else:
+            unknown = posterior.variance > known_variance(self.config)
         seen = None if gp is None else gp.height_range
         if seen is not None:
             reach = prior_std(self.config)
             unknown |= (posterior.mean < seen[0] - reach) | (posterior.mean > seen[1] + reach)
         return unknown
+
+    def _known_limit(self, gp: GridGP) -> Array | float:
+        """(ny, nx) variance under the learned noise level up to which a cell is known."""
+        reach = known_reach(self.config)
+        if gp.noise_level <= 1.0 or not np.isfinite(reach):
+            return known_variance(self.config)
+        return known_variance_at_level(self.config, gp.noise_level, gp.stated_noise_around(reach))
 
     def gpgmap(
         self, frame_id: str = "map", stamp: int = 0, config: Config | None = None, *, prompt: bool = False
@@ -422,4 +438,4 @@ def map_around(points: Array, resolution: float, config: Config | None = None) -
             length_scale=max(mapping.length_scale, 5.0 * resolution),
             relief_std=max(mapping.relief_std, float(np.std(points[:, 2]))),
         )
-    return ElevationMap(mapping, (low + high) / 2.0)
+    return ElevationMap(mapping, (low + high) / 2.0, batch=True)

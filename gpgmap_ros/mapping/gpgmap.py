@@ -28,6 +28,8 @@ class GPGMap:
     config: limits for traversability and gradient_visual.
     way: (K, 3) positions of the robot while the map was made, in order, in the map's frame; empty where none is known.
         The map is bent as the odometry drifted along it.
+    drift_rates: variances per metre of way, of position (m^2 / m) and rotation (rad^2 / m), that the odometry states
+        for its drift there; 0 where it states none.
     Variances are known everywhere: far from data they are the prior's.
     """
 
@@ -37,6 +39,7 @@ class GPGMap:
     stamp: int = 0
     config: Config = field(default_factory=Config, repr=False)
     way: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)), repr=False)
+    drift_rates: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         context = LayerContext(self.grid.resolution, self.config)

@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from gp_core.grid import Grid, GridGP, Tiles, TileSize
+from gp_core.grid.markov.detail import compile_detail
 from gp_core.kernels import RBF, Matern
 from gp_core.kernels.base import Kernel
 from gpgmap_ros.arrays import Array
@@ -101,9 +102,34 @@ def known_variance(mapping: MappingConfig) -> float:
     ratio, prior = mapping.known_variance_ratio, prior_variance(mapping)
     if not is_rough(mapping) or ratio >= 1.0:
         return ratio * prior
-    reach = KNOWN_CELLS * mapping.resolution * np.sqrt(-np.log1p(-ratio))
-    correlation = float(terrain_kernel(mapping)(np.array([[reach, 0.0]]), np.zeros((1, 2)))[0, 0]) / prior
+    reach = np.array([[known_reach(mapping), 0.0]])
+    correlation = float(terrain_kernel(mapping)(reach, np.zeros((1, 2)))[0, 0]) / prior
     return prior * (1.0 - correlation**2)
+
+
+def known_reach(mapping: MappingConfig) -> float:
+    """Metres from a place where the height is known exactly within which cells are known."""
+    ratio = mapping.known_variance_ratio
+    if ratio >= 1.0:
+        return float("inf")
+    length = KNOWN_CELLS * mapping.resolution if is_rough(mapping) else mapping.length_scale
+    return float(length * np.sqrt(-np.log1p(-ratio)))
+
+
+def known_variance_at_level(mapping: MappingConfig, level: float, stated: Array) -> Array:
+    """What `known_variance` has become with all noise variances multiplied by a learned level above 1.
+
+    A level says how large noise is against the prior's relief; on smooth ground it is 20 where the sensor is as stated.
+    So which cells are known must not depend on it. A cell that is just known, at correlation c with points of stated
+    variance r, has prior (1 - c^2 / (1 + r / prior)) = known_variance; with level r it is what is returned.
+
+    stated: variance r of the points around. More than `known_variance` allows for c = 1 takes several points
+    """
+    limit, prior = known_variance(mapping), prior_variance(mapping)
+    if limit >= prior:
+        return np.full(np.shape(stated), limit)
+    noise = np.minimum(stated / prior, limit / (prior - limit))
+    return np.asarray(prior - (prior - limit) * (1.0 + noise) / (1.0 + level * noise))
 
 
 def prior_std(mapping: MappingConfig) -> float:
@@ -188,6 +214,18 @@ def warm_up(mapping: MappingConfig, *, approximate: bool) -> None:
     cached_gp(mapping)
     if approximate and not is_rough(mapping):
         cached_gp(mapping, APPROXIMATE_TILES)
+
+
+def estimates_detail(mapping: MappingConfig, *, batch: bool) -> bool:
+    """Whether a map learns relief below the lattice. batch: it is made of all its points at once"""
+    wanted = mapping.detail == "always" or (batch and mapping.detail == "batch")
+    return wanted and is_rough(mapping) and mapping.learn_noise
+
+
+def compile_learning(mapping: MappingConfig, *, batch: bool) -> None:
+    """Compile what a map learns with that a few points on level ground do not ask for. batch: see above"""
+    if estimates_detail(mapping, batch=batch):
+        compile_detail(terrain_kernel(mapping), block_spacing(mapping))
 
 
 def keep_tables(mapping: MappingConfig) -> None:

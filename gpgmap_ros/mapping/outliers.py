@@ -19,6 +19,8 @@ FAR = 0.25
 nearer is mapped: it makes the map at most 1.5 times as long and wide."""
 FAR_HEIGHT = 5000.0
 """Metres above or below all others beyond which a few points are no ground, however large the survey is."""
+NO_DATA = (-9999.0, -32767.0, -32768.0, -99999.0)
+"""Heights that programs for rasters write where there is none."""
 CELLS_ALONG = 64
 """Cells along the body of a sample by which its outliers are found."""
 
@@ -54,9 +56,15 @@ def height_limits(xyz: Array) -> tuple[float, float]:
     """Heights of points (N, 3), and as much above and below them as ground may lie that is not among the points.
 
     A few points farther above or below all others than a quarter of the survey's longer side, or than FAR_HEIGHT, are
-    not within the limits.
+    not within the limits; nor are, as far below, NO_DATA, however many they are.
     """
     side = float(np.ptp(xyz[:, :2], axis=0).max())
+    marked = np.isin(xyz[:, 2], NO_DATA)
+    if marked.any() and not marked.all():
+        marks, ground = float(xyz[marked, 2].max()), xyz[~marked]
+        if float(ground[:, 2].min()) - marks > min(FAR * side, FAR_HEIGHT):
+            lowest, highest = height_limits(ground)
+            return max(lowest, 0.5 * (marks + float(ground[:, 2].min()))), highest
     few = int(max(FEW_POINTS, FEW_SHARE * len(xyz)))
     if side <= 0.0 or 2 * few >= len(xyz):
         return -np.inf, np.inf

@@ -16,7 +16,7 @@ independent, average out where there are many, and lose against the prior where 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +44,7 @@ class PosedSubmap:
 
 
 def pose_variance(
-    grid: Grid, elevation: Array, gradient: Array, submaps: Sequence[PosedSubmap], block: float
+    grid: Grid, elevation: Array, gradient: Array, submaps: Iterable[PosedSubmap], block: float
 ) -> Array:
     """(rows, columns) square metres; NaN where the elevation is, or where no submap is near.
 

@@ -255,12 +255,14 @@ class Stitcher:
         x_min, y_min, x_max, y_max = grid.bounds
         around = margin * grid.resolution
         low, high = np.array([x_min, y_min]) - around, np.array([x_max, y_max]) + around
-        found = [self._points(part) for part in parts]
+        found = []
+        for part in parts:  # what is beyond the window need not be in memory for all of them at once
+            xyz, variance = self._points(part)
+            inside = ((xyz[:, :2] >= low) & (xyz[:, :2] < high)).all(axis=1)
+            found.append((xyz[inside], variance[inside]))
         xyz, variance = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        inside = ((xyz[:, :2] >= low) & (xyz[:, :2] < high)).all(axis=1)
-        if not inside.any():
+        if not len(xyz):
             return None
-        xyz, variance = xyz[inside], variance[inside]
         width, height = (high - low).tolist()
         window = ElevationMap(
             dataclasses.replace(self.mapping, size_x=width, size_y=height),
@@ -270,15 +272,13 @@ class Stitcher:
         window.add(np.column_stack([xyz[:, :2], xyz[:, 2] - ground.height(xyz[:, :2])]), variance)
         return window
 
-    def _posed_submaps(self, parts: list[Part]) -> list[PosedSubmap]:
-        """The submaps with the covariances of their poses."""
+    def _posed_submaps(self, parts: list[Part]) -> Iterator[PosedSubmap]:
+        """The submaps with the covariances of their poses, one after another."""
         assert self._covariances is not None
-        out = []
         for part in parts:
             xyz, variance = self._points(part)
             covariance = np.asarray(self._covariances[part.id], dtype=np.float64)
-            out.append(PosedSubmap(part.T_map_submap[:3, 3], covariance, xyz[:, :2], 1.0 / variance))
-        return out
+            yield PosedSubmap(part.T_map_submap[:3, 3], covariance, xyz[:, :2], 1.0 / variance)
 
     def _points(self, part: Part) -> tuple[Array, Array]:
         """Points (N, 3) of a submap in the global frame and their variances (N,)."""

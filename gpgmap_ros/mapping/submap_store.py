@@ -24,6 +24,7 @@ from gpgmap_ros.mapping.plausible import (
     check_stamp,
 )
 from gpgmap_ros.mapping.pseudo_points import PseudoPoints
+from gpgmap_ros.mapping.stated_drift import rates_of
 from gpgmap_ros.mapping.submaps import Submap, Track
 from gpgmap_ros.storage.archive import (
     MAX_BYTES,
@@ -134,6 +135,7 @@ def read_submap(path: Path, config: Config, max_bytes: int = MAX_BYTES) -> Subma
     values, arrays = read_archive(path, KIND, max_bytes)
     info = info_from(path, values)
     track, points = contents_from(path, int(values.get("format", 1)), arrays)
+    tilt_std, drift_variance = uncertainty_from(path, values)
     gpgmap = GPGMap(
         info.grid,
         layers_from(path, info.grid, arrays),
@@ -141,11 +143,12 @@ def read_submap(path: Path, config: Config, max_bytes: int = MAX_BYTES) -> Subma
         info.last_stamp,
         config,
         track.positions,
+        rates_of(drift_variance, track.positions),
     )
     return Submap(
         info.id, info.session, info.T_map_submap, gpgmap,
         info.first_stamp, info.last_stamp, info.distance, info.ended_by,
-        track, points, *uncertainty_from(path, values),
+        track, points, tilt_std, drift_variance,
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from gpgmap_ros.mapping.elevation_map import ElevationMap
 from gpgmap_ros.mapping.gpgmap import GPGMap, mask_unknown
 from gpgmap_ros.mapping.layers import BASE
 from gpgmap_ros.mapping.pseudo_points import CellSums, PseudoPoints
+from gpgmap_ros.mapping.stated_drift import DriftSum, rates_of
 
 FORGET_CELLS = 0.75
 """Cells around the middle of a cell that are forgotten with it: those of the submap's own lattice that overlap it."""
@@ -110,7 +111,7 @@ class SubmapBuilder:
         self._stamps: list[int] = []
         self._track: list[Array] = []
         self._tilt_std = 0.0
-        self._drift_variance = np.zeros(2)
+        self._drift = DriftSum()
 
     def add(
         self,
@@ -120,10 +121,12 @@ class SubmapBuilder:
         stamp: int,
         tilt_std: float | None = None,
         step_covariance: Array | None = None,
+        pose_covariance: Array | None = None,
     ) -> None:
         """Take in points (N, 3) in the map's frame with variances (N,), seen from the robot's pose.
 
         tilt_std: of the map's vertical, radians; step_covariance: (6, 6) of the motion since the clouds before
+        pose_covariance: (6, 6) of the pose, which tells the drift where there is no step_covariance
         """
         self._tilt_std = max(self._tilt_std, tilt_std or 0.0)
         self._distance += float(np.linalg.norm(T_map_robot[:3, 3] - self._position))
@@ -131,10 +134,12 @@ class SubmapBuilder:
         self._angle += abs((turn + np.pi) % (2.0 * np.pi) - np.pi)
         self._position, self._yaw = T_map_robot[:3, 3].copy(), yaw_of(T_map_robot)
         self._first_stamp, self._last_stamp = min(self._first_stamp, stamp), max(self._last_stamp, stamp)
-        if self._record(stamp, T_map_robot) and step_covariance is not None:
+        if self._record(stamp, T_map_robot):
             # A robot that stands is registered to the same clouds again: its errors do not add up.
-            blocks = step_covariance[:3, :3], step_covariance[3:, 3:]
-            self._drift_variance += [np.linalg.eigvalsh(block)[-1] for block in blocks]
+            if step_covariance is not None:
+                self._drift.add_motion(step_covariance)
+            else:
+                self._drift.add_pose(T_map_robot[:3, 3], pose_covariance)
         local = self._local(xyz)
         self._map.add(local, variance)
         self._cells.add(local, variance)
@@ -173,11 +178,12 @@ class SubmapBuilder:
         if gpgmap is None:
             return None
         track = Track(np.array(self._stamps, dtype=np.int64), np.array(self._track).reshape(-1, 4, 4))
+        drift, way = self._drift.variances, track.positions
         return Submap(
-            id, self._session, self.T_map_submap, dataclasses.replace(gpgmap, way=track.positions),
+            id, self._session, self.T_map_submap,
+            dataclasses.replace(gpgmap, way=way, drift_rates=rates_of(drift, way)),
             self._first_stamp, self._last_stamp, self._distance, ended_by,
-            track, self._cells.points(), self._tilt_std,
-            (float(self._drift_variance[0]), float(self._drift_variance[1])),
+            track, self._cells.points(), self._tilt_std, drift,
         )  # fmt: skip
 
     def _record(self, stamp: int, T_map_robot: Array) -> bool:
@@ -246,4 +252,6 @@ def crop_to_disc(gpgmap: GPGMap, x: float, y: float, radius: float) -> GPGMap | 
     layers = {name: mask_unknown(gpgmap[name], outside) if name in masked else gpgmap[name] for name in BASE}
     part = crop_to_known(dataclasses.replace(gpgmap, layers=layers))
     near = np.hypot(gpgmap.way[:, 0] - x, gpgmap.way[:, 1] - y) <= radius
-    return None if part is None else dataclasses.replace(part, way=gpgmap.way[near])
+    if part is None:
+        return None
+    return dataclasses.replace(part, way=gpgmap.way[near], drift_rates=gpgmap.drift_rates)

@@ -147,7 +147,7 @@ def restore_window(
     if not len(blocks.index):
         return None
     x, y = grid.origin[0] + columns.start * edge, grid.origin[1] + rows.start * edge
-    window = ElevationMap(around, (x + 0.5 * across * edge, y + 0.5 * down * edge))
+    window = ElevationMap(around, (x + 0.5 * across * edge, y + 0.5 * down * edge), batch=True)
     if noise is None:
         window.restore(blocks, 0.0)
     else:

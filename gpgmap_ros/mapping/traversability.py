@@ -128,12 +128,24 @@ def _part(count: int, margin: int, offset: int) -> slice:
 
 
 def traversability(layers: Any, resolution: float, config: TraversabilityConfig) -> Array:
-    """P(slope <= max_slope and step <= max_step); NaN where unknown."""
-    gentle = probability_gentle(
-        layers["gradient_x"],
-        layers["gradient_y"],
-        layers["gradient_x_variance"],
-        layers["gradient_y_variance"],
-        math.tan(config.max_slope),
-    )
-    return gentle * probability_low_step(layers["elevation"], layers["variance"], resolution, config)
+    """P(slope <= max_slope and step <= max_step); NaN where unknown. float32, in bands of rows: see `BLOCK`."""
+    rows, columns = layers["elevation"].shape
+    ends = opposite_ends((rows, columns), resolution, config.step_distance)
+    reach = max((middle[0].start for _, _, middle in ends), default=0)
+    height = max(BLOCK // max(columns, 1), 1)
+    out = np.empty((rows, columns), np.float32)
+    for row in range(0, rows, height):
+        band = slice(row, min(row + height, rows))
+        around = slice(max(row - reach, 0), min(row + height + reach, rows))
+        gentle = probability_gentle(
+            layers["gradient_x"][band],
+            layers["gradient_y"][band],
+            layers["gradient_x_variance"][band],
+            layers["gradient_y_variance"][band],
+            math.tan(config.max_slope),
+        )
+        low = probability_low_step(
+            layers["elevation"][around], layers["variance"][around], resolution, config
+        )
+        out[band] = gentle * low[row - around.start : band.stop - around.start]
+    return out

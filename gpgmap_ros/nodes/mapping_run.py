@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpgmap_ros.compilation import compilation_told
 from gpgmap_ros.config import Config, with_settings
-from gpgmap_ros.memory import give_back
+from gpgmap_ros.memory import give_back, release_libraries
 from gpgmap_ros.nodes.cloud_intake import CloudIntake
 from gpgmap_ros.nodes.georeferencing import Georeferencing
 from gpgmap_ros.nodes.guarded_node import GuardedNode
@@ -35,7 +35,9 @@ def compile_loops(node: GuardedNode, config: Config) -> None:
     """Compile what a run with these settings needs, which at a first start takes a while: its log says so."""
     with compilation_told(node.get_logger().info):
         compile_mapping(config)
-    give_back()  # what the trial left would stay with the process
+    # what the trial left would stay with the process
+    give_back()
+    release_libraries()
 
 
 class MappingRun:

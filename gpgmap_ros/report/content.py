@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,16 @@ from gpgmap_ros.mapping import GPGMap
 from gpgmap_ros.mapping.layers import reported_layers
 from gpgmap_ros.report.encoding import data_uri, encoded
 from gpgmap_ros.viz.pairs import pair_of, pair_pictures, residual_limit
-from gpgmap_ros.viz.rendering import STYLES, certainty, colour_table, layer_values, limits, png, transparent
+from gpgmap_ros.viz.rendering import (
+    STYLES,
+    bands,
+    certainty,
+    colour_table,
+    layer_values,
+    limits,
+    png,
+    transparent,
+)
 
 if TYPE_CHECKING:
     from gpgmap_ros.io.trajectory import Trajectory
@@ -74,9 +83,24 @@ def layers_of(gpgmap: GPGMap, names: Iterable[str] | None = None, coordinates: s
     coordinates: what x and y refer to, the map's frame unless given
     """
     shown = reported_layers(gpgmap.layers) if names is None else names
-    values = {name: layer_values(gpgmap, name) for name in shown}
     frame = coordinates or f"frame '{gpgmap.frame_id}'"
-    return encoded_layers(values, gpgmap.grid, frame, certainty(gpgmap))
+    return encoded_layers(ShownLayers(gpgmap, tuple(shown)), gpgmap.grid, frame, certainty(gpgmap))
+
+
+class ShownLayers(Mapping[str, NDArray[Any]]):
+    """Layers of a map in their styles' units, each computed when it is asked for and not kept."""
+
+    def __init__(self, gpgmap: GPGMap, names: tuple[str, ...]) -> None:
+        self._gpgmap, self._names = gpgmap, names
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return layer_values(self._gpgmap, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def encoded_layers(
@@ -105,8 +129,7 @@ def _encode_shrunk(
     shrink: int,
 ) -> dict[str, Any]:
     """`encoded_layers` with cells so many times larger."""
-    shown = {name: shrunk(layer, shrink) for name, layer in values.items()}
-    rows, columns = next(iter(shown.values())).shape
+    rows, columns = (-(-size // shrink) for size in grid.shape)
     note = (
         f"Shown with cells of {shrink * grid.resolution:g} m; the files have {grid.resolution:g} m."
         if shrink > 1
@@ -121,7 +144,7 @@ def _encode_shrunk(
         # in coarse steps, which nobody sees and which pack well
         "certain": None if certain is None else encoded(np.round(FADES * shrunk(certain, shrink)) / FADES),
         "note": note,
-        "layers": [described(name, layer) for name, layer in shown.items()],
+        "layers": [described(name, shrunk(layer, shrink)) for name, layer in values.items()],
     }
 
 
@@ -144,14 +167,19 @@ def shrunk(layer: NDArray[Any], factor: int) -> NDArray[Any]:
     if factor == 1:
         return layer
     rows, columns = (-(-size // factor) for size in layer.shape)
-    padded = np.full((rows * factor, columns * factor), np.nan, dtype=np.float32)
-    padded[: layer.shape[0], : layer.shape[1]] = layer
-    blocks = padded.reshape(rows, factor, columns, factor)
-    known = np.isfinite(blocks)
-    count = known.sum(axis=(1, 3))
-    total = np.where(known, blocks, 0.0).sum(axis=(1, 3), dtype=np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(count > 0, total / count, np.nan).astype(np.float32)
+    out = np.empty((rows, columns), np.float32)
+    for band in bands(out.shape):
+        part = layer[band.start * factor : band.stop * factor]
+        height = min(band.stop, rows) - band.start
+        padded = np.full((height * factor, columns * factor), np.nan, dtype=np.float32)
+        padded[: part.shape[0], : part.shape[1]] = part
+        blocks = padded.reshape(height, factor, columns, factor)
+        known = np.isfinite(blocks)
+        count = known.sum(axis=(1, 3))
+        total = np.where(known, blocks, 0.0).sum(axis=(1, 3), dtype=np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            out[band] = np.where(count > 0, total / count, np.nan)
+    return out
 
 
 def track_of(name: str, kind: str, trajectory: Trajectory) -> dict[str, Any]:

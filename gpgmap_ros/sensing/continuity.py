@@ -6,6 +6,8 @@
             buffer.insert(*usable)
     poses.drive_at(stamp)                       # 0, 1, ...; poses of two drives are not in one frame
 
+Where poses are missing within a drive while the robot moved, nothing is interpolated.
+
 A pose that no motion connects with the one before is held until the next one comes. If that continues it, a drive
 begins; if that continues the poses before, the held one is an outlier and left out.
 """
@@ -13,7 +15,9 @@ begins; if that continues the poses before, the held one is an outlier and left 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -26,6 +30,14 @@ DISORDER = 5.0
 """Seconds by which a pose may be older than the one before it: messages overtake one another."""
 BETWEEN_DRIVES = "between_drives"
 """Reason of a `TransformUnavailable` for a time between two drives."""
+POSE_GAP = "pose_gap"
+"""Reason of a `TransformUnavailable` for a time at which poses are missing, while the robot moved."""
+MIN_GAP, GAP_PERIODS = 2.0, 5.0
+"""Poses are missing where two are farther apart than both: seconds, and usual distances of this source."""
+GAP_MOTION, GAP_TURN = 0.1, 1.0
+"""Metres and degrees between the poses around a gap up to which they are interpolated: half of it is the error then."""
+RECENT_PERIODS = 25
+"""Distances in time from pose to pose that make the usual one."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,15 @@ class Break:
     after: int
     reason: str
     back: bool
+
+
+@dataclass(frozen=True)
+class PoseGap:
+    """Missing poses within a drive. before, after: stamps of the poses around, nanoseconds; reason: how they differ"""
+
+    before: int
+    after: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -59,6 +80,8 @@ class Continuity:
         self._last: StampedPose | None = None
         self._held: StampedPose | None = None
         self._first_on_clock = 0  # breaks[this:] are of the clock that is running now
+        self._periods: deque[float] = deque(maxlen=RECENT_PERIODS)
+        self._gaps: list[PoseGap] = []  # of the clock that is running now
         self.breaks: list[Break] = []
         self.outliers = 0
 
@@ -69,6 +92,7 @@ class Continuity:
             self.outliers += self._held is not None
             self._held = None
             if self._last is None or stamp > self._last.stamp:
+                self._note_gap(self._last, pose)
                 self._last = pose
             return [pose]
         held, self._held = self._held, pose
@@ -81,6 +105,7 @@ class Continuity:
         self.breaks.append(Break(self._last.stamp, held.stamp, self._differ(self._last, held), back))
         if back:
             self._first_on_clock = len(self.breaks)
+            self._gaps = []
         self._last, self._held = max(held, pose, key=lambda item: item.stamp), None
         return [held, pose]
 
@@ -93,7 +118,24 @@ class Continuity:
         begun = bisect_right([item.after for item in current], stamp)
         if begun < len(current) and stamp > current[begun].before:
             raise TransformUnavailable(BETWEEN_DRIVES, f"it lies between two drives: {current[begun].reason}")
+        after = bisect_right([item.after for item in self._gaps], stamp)
+        if after < len(self._gaps) and stamp > self._gaps[after].before:
+            raise TransformUnavailable(POSE_GAP, self._gaps[after].reason)
         return self._first_on_clock + begun
+
+    def _note_gap(self, a: StampedPose | None, b: StampedPose) -> None:
+        """Remember the time between two successive poses of a drive, and whether poses are missing there."""
+        if a is None:
+            return
+        seconds = (b.stamp - a.stamp) / NANOSECONDS
+        known = len(self._periods) >= GAP_PERIODS
+        if known and seconds > max(MIN_GAP, GAP_PERIODS * median(self._periods)):
+            distance, angle = moved(a.T, b.T)
+            if distance > GAP_MOTION or angle > GAP_TURN:
+                text = f"there is no pose for {duration(seconds)}, while the robot moved by {distance:.1f} m"
+                self._gaps.append(PoseGap(a.stamp, b.stamp, f"{text} and turned by {angle:.0f} deg"))
+            return
+        self._periods.append(seconds)
 
     def _differ(self, a: StampedPose, b: StampedPose) -> str:
         """How two poses differ where no motion leads from one to the other; else empty."""
@@ -102,21 +144,27 @@ class Continuity:
             return f"the stamps of the poses go back by {duration(-seconds)}"
         if seconds > limits.max_gap:
             return f"there is no pose for {duration(seconds)} (drive.max_gap {limits.max_gap:g} s)"
-        distance = float(np.linalg.norm(b.T[:3, 3] - a.T[:3, 3]))
+        distance, angle = moved(a.T, b.T)
         max_distance = limits.max_jump + limits.max_speed * abs(seconds)
         if distance > max_distance:
             return (
                 f"the pose jumps by {distance:.1f} m in {duration(abs(seconds))}"
                 f" (drive.max_jump {limits.max_jump:g} m, drive.max_speed {limits.max_speed:g} m/s)"
             )
-        cosine = 0.5 * (float(np.sum(a.T[:3, :3] * b.T[:3, :3])) - 1.0)
-        angle = float(np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))))
         if angle > limits.max_turn + limits.max_turn_rate * abs(seconds):
             return (
                 f"the pose turns by {angle:.0f} deg in {duration(abs(seconds))}"
                 f" (drive.max_turn {limits.max_turn:g} deg, drive.max_turn_rate {limits.max_turn_rate:g} deg/s)"
             )
         return ""
+
+
+def moved(A: Array, B: Array) -> tuple[float, float]:
+    """Metres and degrees from one pose (4, 4) to another."""
+    cosine = 0.5 * (float(np.sum(A[:3, :3] * B[:3, :3])) - 1.0)
+    return float(np.linalg.norm(B[:3, 3] - A[:3, 3])), float(
+        np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0)))
+    )
 
 
 def duration(seconds: float) -> str:
@@ -127,4 +175,4 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-__all__ = ["BETWEEN_DRIVES", "Break", "Continuity", "StampedPose", "duration"]
+__all__ = ["BETWEEN_DRIVES", "POSE_GAP", "Break", "Continuity", "PoseGap", "StampedPose", "duration"]

@@ -41,6 +41,9 @@ class OdometrySource(PoseSource):
         mount = self._mount(cloud.frame_id, cloud.stamp)
         return SensorPose(T_map_base @ mount, self._covariances.at(cloud.stamp), mount, drive)
 
+    def registered_frame(self, cloud: Cloud) -> str:
+        return self._base_frame if cloud.frame_id == self._setup.map_frame != self._base_frame else ""
+
     def pose_at(self, sensor_frame: str, stamp: int) -> Array:
         return self._robot_pose(stamp) @ self._mount(sensor_frame, stamp)
 

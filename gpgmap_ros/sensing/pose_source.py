@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpgmap_ros.geometry import Array, inverse
+from gpgmap_ros.geometry import Array, apply, inverse
 from gpgmap_ros.sensing.cloud import Cloud
 from gpgmap_ros.sensing.continuity import Break
 from gpgmap_ros.sensing.levelling import FrameTilt
@@ -99,6 +99,23 @@ class PoseSource(ABC):
     @abstractmethod
     def locate(self, cloud: Cloud) -> SensorPose:
         """Pose of the sensor at the stamp of a cloud. Never waits: TransformUnavailable where it is not known (yet)."""
+
+    def registered_frame(self, cloud: Cloud) -> str:
+        """The robot's frame where a cloud is in the frame of the poses, as registered scans are; else empty."""
+        return ""
+
+    def locate_cloud(self, cloud: Cloud) -> tuple[Cloud, SensorPose]:
+        """A cloud in the frame of a sensor, and the pose of that. TransformUnavailable as of `locate`.
+
+        Programs for odometry publish scans that they have moved into the frame of their poses. Such points are taken
+        back to the robot: its rays, ranges and outline begin there. They have been deskewed on the way.
+        """
+        frame = self.registered_frame(cloud)
+        if not frame:
+            return cloud, self.locate(cloud)
+        scan = replace(cloud, frame_id=frame, times=None, times_error="")
+        pose = self.locate(scan)
+        return replace(scan, points=apply(inverse(pose.T_map_sensor), scan.points)), pose
 
     @abstractmethod
     def pose_at(self, sensor_frame: str, stamp: int) -> Array:

@@ -31,6 +31,11 @@ class TfSource(PoseSource):
             mount = None
         return SensorPose(T_map_sensor, T_base_sensor=mount, drive=drive)
 
+    def registered_frame(self, cloud: Cloud) -> str:
+        # a sensor that stands may be the map's frame itself: then nothing leads to a robot
+        moves = self._tree.newest(self._map_frame, self._base_frame) is not None
+        return self._base_frame if cloud.frame_id == self._map_frame and moves else ""
+
     def pose_at(self, sensor_frame: str, stamp: int) -> Array:
         return self._tree.lookup(self._map_frame, sensor_frame, stamp)
 

@@ -30,7 +30,7 @@ HORIZON = 10.0
 class TransformUnavailable(LookupError):
     """No transform for these frames at this time: `reason` is a short, countable word, the text says it in full.
 
-    reason: unknown_frame | not_connected | no_odometry | too_early | too_late | between_drives |
+    reason: unknown_frame | not_connected | no_odometry | too_early | too_late | between_drives | pose_gap |
         lost_track | interrupted
     """
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gpgmap_ros.sensing.cloud import Cloud
-from gpgmap_ros.sensing.continuity import BETWEEN_DRIVES, Break
+from gpgmap_ros.sensing.continuity import BETWEEN_DRIVES, POSE_GAP, Break
 from gpgmap_ros.sensing.deskewing import Motion
 from gpgmap_ros.sensing.lidar_source import LOST_TRACK, NO_MOTION
 from gpgmap_ros.sensing.pose_source import IMU_STARTING, TILTED, WAITING_FOR_IMU, PoseSource, SensorPose
@@ -18,7 +18,7 @@ from gpgmap_ros.sensing.scan_motion import scan_motion
 from gpgmap_ros.sensing.scan_periods import ScanPeriods
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS, TransformUnavailable
 
-HOPELESS = ("too_early", BETWEEN_DRIVES, LOST_TRACK, NO_MOTION, TILTED, IMU_STARTING)
+HOPELESS = ("too_early", BETWEEN_DRIVES, POSE_GAP, LOST_TRACK, NO_MOTION, TILTED, IMU_STARTING)
 """Reasons of TransformUnavailable after which waiting does not help: no pose will come."""
 
 
@@ -63,7 +63,7 @@ class PoseQueue:
         self.source, self._clock, self._max_waiting = source, clock, max_waiting
         self.patience, self.deskew = patience, deskew
         self._waiting: deque[tuple[Cloud, int]] = deque()
-        self._oldest: SensorPose | None = None  # of the oldest cloud, while its motion is waited for
+        self._oldest: tuple[Cloud, SensorPose] | None = None  # located, while its motion is waited for
         self._interruptions = 0
         self._periods = ScanPeriods()
 
@@ -89,7 +89,7 @@ class PoseQueue:
         found: LocatedCloud | DroppedCloud
         try:
             self._oldest = self._oldest or self._locate(cloud)
-            found = self._located(cloud, self._oldest, scan_motion(cloud, self.source))
+            found = self._located(*self._oldest, scan_motion(self._oldest[0], self.source))
         except TransformUnavailable as error:
             patient = self._clock() - since < self.patience * NANOSECONDS
             if patient and error.reason not in HOPELESS and len(self._waiting) < self._max_waiting:
@@ -98,15 +98,15 @@ class PoseQueue:
                 self.source.stop_waiting(cloud, ended=False)
                 return self.poll()
             oldest = self._oldest
-            found = DroppedCloud(cloud, error) if oldest is None else self._located(cloud, oldest, None)
+            found = DroppedCloud(cloud, error) if oldest is None else self._located(*oldest, None)
         self._waiting.popleft()
         self._oldest = None
         return found
 
-    def _locate(self, cloud: Cloud) -> SensorPose:
-        pose = self.source.locate(cloud)
+    def _locate(self, cloud: Cloud) -> tuple[Cloud, SensorPose]:
+        cloud, pose = self.source.locate_cloud(cloud)
         self.source.check_level(cloud, pose)
-        return pose
+        return cloud, pose
 
     def _located(self, cloud: Cloud, pose: SensorPose, motion: Motion | None) -> LocatedCloud:
         return LocatedCloud(cloud, pose, motion, tuple(self.source.breaks))
@@ -121,10 +121,10 @@ class PoseQueue:
         lost = False
         while self._waiting:
             cloud, _ = self._waiting.popleft()
-            pose, self._oldest = self._oldest, None
+            located, self._oldest = self._oldest, None
             self.source.stop_waiting(cloud, ended=True)
             try:
-                pose = pose or self._locate(cloud)
+                cloud, pose = located or self._locate(cloud)
                 if not lost:
                     yield self._located(cloud, pose, self._known_motion(cloud))
                     continue

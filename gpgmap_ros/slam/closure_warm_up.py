@@ -9,6 +9,7 @@ from gpgmap_ros.closure.registration.registration_map import make_registration_m
 from gpgmap_ros.closure.registration.self_similarity import SelfSimilarity
 from gpgmap_ros.closure.retrieval.kept_search import KeptSearch
 from gpgmap_ros.closure.retrieval.ranking import LEVELS
+from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
 
 CELLS = 40
@@ -35,4 +36,7 @@ def _bumps(seed: int) -> GPGMap:
     xy = rng.uniform(0.0, float(CELLS), (3 * CELLS**2, 2))
     wave, phase = np.random.default_rng(7).normal(size=(2, 24, 2))
     z = np.sin(0.4 * xy @ wave.T + 3.0 * phase[:, 0]).sum(axis=1)
-    return gpgmap_from_points(np.column_stack([xy, 0.3 * z + rng.normal(scale=0.02, size=len(xy))]), 1.0)
+    points = np.column_stack([xy, 0.3 * z + rng.normal(scale=0.02, size=len(xy))])
+    # As submaps: detail has loops of its own, which no comparison needs.
+    config = with_settings(Config(), {"mapping.detail": "never", "mapping.length_scale": 5.0})
+    return gpgmap_from_points(points, 1.0, config)

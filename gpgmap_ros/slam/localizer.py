@@ -9,8 +9,9 @@ Without a guess, each submap is looked for in the whole map; what is found are h
 certain enough. Then it is looked for where odometry puts it, and everywhere again when it is not recognised there. The
 map is never changed.
 
-A submap is compared as one rigid piece, but the odometry has bent it: where all of it fits best, the end at which the
+Submaps are compared as rigid pieces, but the odometry has bent them: where all of one fits best, the end at which the
 robot stands does not. So the ground around the robot is compared once more, by itself, before the robot's pose is said.
+That of the map is bent as well: a submap that has just begun is too large to be compared with it as one piece, too.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ EXPECTED_SHARE = 0.5
 NEARLY = 3.0
 """Difference of log odds within which several registrations measure a pose together."""
 REACH_STDS = 4.0
-AROUND = 0.5
+AROUND = 0.35
 """Of a submap's radius: that of the ground around the robot that is compared by itself."""
 MIN_AROUND = 0.5
 """Probability of a registration of that ground from which on it is used: which place it is, is known already."""
@@ -361,13 +362,11 @@ class Localizer:
         return Anchor(belief, submap.T_map_submap @ T_submap_robot, driven)
 
     def _measure_around(self, submap: Submap, T_submap_robot: Array, belief: PoseBelief) -> PoseBelief | None:
-        """The robot's pose by the ground around it alone; None where the submap is hardly bent, or too little is there.
+        """The robot's pose by the ground around it alone; None where too little is there.
 
         belief: where the robot is by all of the submap
         """
         radius = AROUND * footprint_of(submap.gpgmap.grid.bounds)[1]
-        if submap.distance < radius:
-            return None
         x, y = T_submap_robot[:2, 3]
         part = crop_to_disc(submap.gpgmap, float(x), float(y), radius)
         if part is None:

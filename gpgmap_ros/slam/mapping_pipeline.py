@@ -213,7 +213,8 @@ class MappingPipeline:
         pose_covariance: (6, 6) of that pose, as in geometry_msgs/PoseWithCovariance; None or -1 first where unknown
         T_base_sensor: the sensor's mount on the robot, where it is known
         tilt_std: radians by which the vertical of the map's frame may be off, where it is known; kept in the submap
-        step_covariance: (6, 6) of the motion since the clouds before, as of LiDAR odometry: the drift in the submap
+        step_covariance: (6, 6) of the motion since the clouds before, as of LiDAR odometry: the drift in the submap;
+            unless given, what pose_covariance grows by
         """
         points_sensor = check_points(points_sensor)
         T_map_sensor = check_pose(T_map_sensor, "T_map_sensor")
@@ -241,7 +242,9 @@ class MappingPipeline:
             self._clearing.forget(result.released, self._config.mapping.resolution)
             self._clearing.add(T_map_sensor[:3, 3], xyz, variance, ray_std, elevation_map.grid)
         self._stamp, self._drive_id = max(self._stamp, stamp), self._drive_id or self._new_drive_id(stamp)
-        submap, error = self._add_to_submap(xyz, variance, gone, T_map_robot, stamp, tilt_std, step)
+        submap, error = self._add_to_submap(
+            xyz, variance, gone, T_map_robot, stamp, tilt_std, step, covariance
+        )
         return CloudReport(
             points=len(points_sensor),
             used=used,
@@ -394,6 +397,7 @@ class MappingPipeline:
         stamp: int,
         tilt_std: float | None,
         step_covariance: Array | None,
+        pose_covariance: Array | None,
     ) -> tuple[Submap | None, str]:
         """Add points to the submap being made; what it became if that ended it, and why it is not on the disk if so."""
         if not self._config.submap.enabled:
@@ -401,7 +405,7 @@ class MappingPipeline:
         if self._submap is None:
             self._submap = SubmapBuilder(self._config, T_map_robot, stamp, self._drive_id)
         self._submap.forget(released)
-        self._submap.add(xyz, variance, T_map_robot, stamp, tilt_std, step_covariance)
+        self._submap.add(xyz, variance, T_map_robot, stamp, tilt_std, step_covariance, pose_covariance)
         ended_by = self._submap.ended_by()
         return self.end_submap(ended_by) if ended_by is not None else (None, "")
 

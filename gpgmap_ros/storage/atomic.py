@@ -142,6 +142,8 @@ def _new_file(path: Path) -> tuple[BinaryIO, Path]:
             file = open(staged, "w+b", opener=lambda name, _: os.open(name, flags, 0o666))  # noqa: SIM115
         except FileExistsError:
             continue
+        except OSError as error:  # of the name that the caller knows
+            raise OSError(error.errno, error.strerror, str(path)) from error
         with contextlib.suppress(
             OSError
         ):  # a file system without locks: then nothing is removed there either

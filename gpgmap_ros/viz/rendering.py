@@ -26,6 +26,10 @@ DARKEST = 0.35
 VAGUE_SLOPE = 0.15
 """Standard deviation of a gradient, m/m, at which half of the shade is shown."""
 PERCENTILES = (1.5, 98.5)
+LEAST = 1e-4
+"""The low end of a logarithmic scale, at least."""
+BAND_CELLS = 1 << 18
+"""Cells that are drawn at a time: a whole map in floats, several times over, would be most of a replay's memory."""
 
 
 class LayerStyles(Mapping[str, ColourScale]):
@@ -59,7 +63,7 @@ def limits(values: Layer, style: ColourScale) -> tuple[float, float]:
     """Ends of the scale: a few extreme cells must not flatten the picture."""
     known = values[np.isfinite(values)]
     if not known.size:
-        return 0.0, 1.0
+        return (LEAST if style.logarithmic else 0.0), 1.0
     low, high = (float(value) for value in np.percentile(known, PERCENTILES))
     if style.symmetric:
         high = max(abs(low), abs(high), 1e-6)
@@ -67,7 +71,7 @@ def limits(values: Layer, style: ColourScale) -> tuple[float, float]:
     if style.zero:
         low = 0.0
     if style.logarithmic:
-        low = max(low, 1e-4)
+        low = max(low, LEAST)
     return low, max(high, low * (1.0 + 1e-3), low + 1e-6)
 
 
@@ -105,9 +109,11 @@ def certainty(gpgmap: Any) -> Layer:
 
     At the edges of the data the surface bends back to its mean: relief that is shaded there would be a rim, not ground.
     """
-    variance = 0.5 * (gpgmap["gradient_x_variance"] + gpgmap["gradient_y_variance"])
-    certain: Layer = np.nan_to_num(1.0 / (1.0 + variance / VAGUE_SLOPE**2)).astype(np.float32)
-    return certain
+    out: Layer = gpgmap["gradient_x_variance"] + gpgmap["gradient_y_variance"]
+    out *= np.float32(0.5 / VAGUE_SLOPE**2)
+    out += np.float32(1.0)
+    np.reciprocal(out, out=out)
+    return np.nan_to_num(out, copy=False)
 
 
 def shade_factor(light: Layer, strength: float = 0.75, certain: Layer | float = 1.0) -> Layer:
@@ -131,13 +137,29 @@ def shade_pixels(
 
 def picture(gpgmap: Any, name: str, ends: tuple[float, float] | None = None) -> Pixels:
     """A layer of a GPGMap, colour_layer as its style says; relief where the style has it."""
-    style = STYLES[name]
-    pixels = colour_layer(layer_values(gpgmap, name), style, ends)
-    if style.shaded:
-        light = relief_shade(gpgmap["gradient_x"], gpgmap["gradient_y"])
-        pixels = shade_pixels(pixels, light, certain=certainty(gpgmap))
-        pixels[~np.isfinite(gpgmap["elevation"])] = UNKNOWN
+    style, layer = STYLES[name], gpgmap[name]
+    ends = ends or limits(layer_values(gpgmap, name), style)
+    shading = (
+        ("elevation", "gradient_x", "gradient_y", "gradient_x_variance", "gradient_y_variance")
+        if style.shaded
+        else ()
+    )
+    pixels: Pixels = np.empty((*layer.shape, 3), np.uint8)
+    for rows in bands(layer.shape):
+        part = {item: gpgmap[item][rows] for item in (name, *shading)}
+        drawn = colour_layer(layer_values(part, name), style, ends)
+        if style.shaded:
+            light = relief_shade(part["gradient_x"], part["gradient_y"])
+            drawn = shade_pixels(drawn, light, certain=certainty(part))
+            drawn[~np.isfinite(part["elevation"])] = UNKNOWN
+        pixels[rows] = drawn
     return pixels
+
+
+def bands(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Rows of a layer of this shape, some `BAND_CELLS` at a time."""
+    step = max(BAND_CELLS // max(shape[1], 1), 1)
+    return (slice(row, row + step) for row in range(0, shape[0], step))
 
 
 def layer_values(gpgmap: Any, name: str) -> Layer:

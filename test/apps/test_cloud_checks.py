@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,10 @@ pytest.importorskip("rosbags", reason="rosbags is not installed: no recordings c
 
 from gpgmap_ros.apps.cloud_checks import CloudChecks, drive_findings
 from gpgmap_ros.apps.topic_selection import TopicSelection
-from gpgmap_ros.config import Config
+from gpgmap_ros.config import Config, with_settings
 from gpgmap_ros.diagnostics import GOOD, NOTE, WRONG, Finding
 from gpgmap_ros.sensing import Cloud, SensorPose, TransformUnavailable
-from gpgmap_ros.sensing.continuity import Break
+from gpgmap_ros.sensing.continuity import POSE_GAP, Break
 from gpgmap_ros.sensing.transform_buffer import NANOSECONDS
 
 CHOICE = TopicSelection("/points", "lidar", "tf", "odom", "base_link")
@@ -49,6 +51,38 @@ def test_a_sound_recording_has_nothing_but_good_findings(checks: CloudChecks) ->
     texts = {finding.subject: finding.text for finding in checks.findings(CHOICE)}
     assert "10 looked at: 10.0 Hz, 100 points, 80% returns; fields x, y, z" in texts["clouds"]
     assert texts["poses"] == "10 of 10 clouds have one in 'odom'"
+
+
+def test_clouds_of_a_camera_ask_for_its_noise() -> None:
+    forward = np.random.default_rng(2).uniform([-1.0, -1.0, 2.0], [1.0, 1.0, 6.0], (80, 3))
+    for sensor, points, told in (
+        ("spinning_lidar", forward, True),
+        ("stereo", forward, False),
+        ("spinning_lidar", forward[:, [2, 0, 1]], False),
+    ):
+        checks = CloudChecks(with_settings(Config(), {"noise.sensor": sensor}))
+        for k in range(3):
+            checks.add_cloud(replace(cloud(k * TENTH), points=points))
+        assert [finding.remedy.startswith("if it is a stereo") for finding in bad(checks)] == [True] * told
+
+
+def test_clouds_without_a_pose_are_not_missing(checks: CloudChecks) -> None:
+    for k in range(20):
+        checks.add_cloud(cloud(k * TENTH))
+        if 5 <= k < 15:
+            checks.add_missing(TransformUnavailable(POSE_GAP, "there is no pose for 1 s"))
+        else:
+            checks.add_pose(k * TENTH, pose(0.01 * k))
+    (finding,) = bad(checks)
+    assert finding.text == "10 clouds have none: there is no pose for 1 s"
+    assert "why the poses stopped" in finding.remedy
+
+
+def test_clouds_without_stamps_are_named(checks: CloudChecks) -> None:
+    for _ in range(3):
+        checks.add_cloud(cloud(0))
+        checks.add_missing(TransformUnavailable("too_early", "asked for 0.000"))
+    assert any(finding.remedy.startswith("the stamps of the clouds are 0") for finding in bad(checks))
 
 
 def test_stamps_that_do_not_grow_are_wrong(checks: CloudChecks) -> None:

@@ -73,6 +73,23 @@ def test_the_map_is_that_of_one_process(client: Any, plain: tuple[list[Path], Pa
     assert_same_map(plain[1], tmp_path / "out")
 
 
+def test_detail_below_the_cells_is_that_of_one_process(client: Any, tmp_path: Path) -> None:
+    """With the settings that `gpgmap map` has by default, on ground that is rough enough to have some."""
+    rng = np.random.default_rng(1)
+    xy = rng.uniform(0.0, 1.0, (100_000, 2)) * [300.0, 60.0]
+    waves = sum(np.sin(xy @ rng.normal(0.0, 1.2, 2) + rng.uniform(0.0, 6.3)) for _ in range(40))
+    points = tmp_path / "points.npz"
+    np.savez(points, xyz=np.column_stack([xy, 0.1 * waves + 0.005 * rng.normal(size=len(xy))]), epsg=32611)
+    settings = {"mapping.resolution": 1.0}
+    map_files([points], tmp_path / "one", settings=settings)
+    map_files([points], tmp_path / "two", DaskRunner(client, "two processes"), settings=settings)
+    assert_same_map(tmp_path / "one", tmp_path / "two")
+    map_files([points], tmp_path / "never", settings={**settings, "mapping.detail": "never"})
+    with np.load(tmp_path / "one" / "map.npz") as one, np.load(tmp_path / "never" / "map.npz") as never:
+        change = np.abs(one["elevation"] - never["elevation"]) / np.sqrt(never["variance"])
+        assert np.nanmedian(change) > 0.05
+
+
 class Killing(DaskRunner):
     """In each stage, or in one, the worker that takes a task first is killed."""
 

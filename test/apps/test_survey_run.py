@@ -13,8 +13,9 @@ import pytest
 from survey_case import SETTINGS, assert_same_map, hills, map_files, write_tiles
 
 from gpgmap_ros.apps import survey_files, survey_layers, survey_points, survey_run, survey_solve, survey_tasks
+from gpgmap_ros.apps.coordinate_systems import MixedSystemsError
 from gpgmap_ros.apps.export import export_map
-from gpgmap_ros.apps.survey_files import MixedSystemsError, SurveyRequest, prepare
+from gpgmap_ros.apps.survey_files import SurveyRequest, prepare
 from gpgmap_ros.apps.survey_layers import write_layer
 from gpgmap_ros.apps.survey_plan import SurveyError
 from gpgmap_ros.apps.survey_runner import LocalRunner, Outcome, Task

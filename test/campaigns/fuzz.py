@@ -34,7 +34,6 @@ sys.path.insert(0, str(HERE.parent.parent))
 
 from fuzz_mutation import damaged, damaged_inside  # noqa: E402
 from fuzz_targets import TARGETS, Target, Unsound  # noqa: E402
-from limits import PATIENCE  # noqa: E402
 
 from gpgmap_ros.closure import DatabaseError  # noqa: E402
 
@@ -43,7 +42,7 @@ MOST_SECONDS, MOST_GROWTH = 10.0, 500 << 20
 """Of a processor, for one mutant; bytes of memory that it may take."""
 MOST_SILENT_SECONDS = 3.0 * MOST_SECONDS
 """Of a processor without a word from a worker that reads a mutant, after which it counts as hanging."""
-SILENCE = PATIENCE
+SILENCE = 300.0
 """The same by the clock, for one that waits; also while good files are made, which may compile first."""
 SAFETY_BYTES = 4 << 30
 

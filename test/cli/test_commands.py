@@ -334,6 +334,14 @@ def test_tum_files_keep_nanoseconds(tmp_path: Path) -> None:
 # -- tune ------------------------------------------------------------------------------------------------
 
 
+def test_trajectories_far_from_their_origin_keep_millimetres(tmp_path: Path) -> None:
+    """Odometry in UTM."""
+    pose = np.eye(4)
+    pose[:3, 3] = [512_345.6789, 4_123_456.7891, -0.1234]
+    write_tum(tmp_path / "utm.txt", Trajectory(np.array([1]), pose[None]))
+    np.testing.assert_allclose(read_tum(tmp_path / "utm.txt").poses[0], pose, rtol=0.0, atol=1e-4)
+
+
 @pytest.mark.slow
 def test_tune_learns_what_the_points_were_made_with(
     gpgmap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -387,6 +395,15 @@ def test_doctor_on_the_installation(gpgmap) -> None:
     assert all(item["remedy"] for item in findings if item["status"] != "good")
 
 
+def test_doctor_finds_where_compiled_loops_are_kept(tmp_path: Path) -> None:
+    """In a process of its own: in this one, other tests have imported the loops."""
+    said = subprocess.run(
+        [sys.executable, "-m", "gpgmap_ros.cli", "doctor"], capture_output=True, text=True, check=False,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+    ).stdout  # fmt: skip
+    assert f"kept in {tmp_path}" in said
+
+
 def test_doctor_on_a_good_recording(gpgmap, drive_bags: drives.Bags) -> None:
     said = gpgmap("doctor", drive_bags.sqlite).stdout
     assert "4.0 Hz" in said
@@ -419,7 +436,7 @@ def test_doctor_names_what_is_wrong(gpgmap, drive_bags: drives.Bags, tmp_path: P
     said = gpgmap(
         "doctor", drive_bags.sqlite, "--set", "filter.min_range=100", "--set", "filter.max_range=200", code=1
     )
-    assert "all points are outside 100.0 to 200.0 m" in said.stdout
+    assert "all points are outside 100 to 200 m" in said.stdout
     cut = drives.cut(drive_bags.mcap, tmp_path / "cut", 0.6)
     assert "it ends within a record" in gpgmap("doctor", cut, code=1).stdout
 

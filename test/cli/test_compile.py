@@ -60,10 +60,27 @@ KeptSearch(config.closure, 24, 8.0, 100).poses(maps[0], maps, {}, 4, max_targets
 stitch(submaps, closer.poses, config)
 print(json.dumps([len(compared), Compiled.names]))
 """
+MAP = """
+import sys
+import numpy as np
+from gpgmap_ros.cli import main
+from gpgmap_ros.mapping import gpgmap_from_points
+
+rng = np.random.default_rng(1)
+xy = rng.uniform(0.0, 60.0, (24_000, 2))
+waves = sum(np.sin(xy @ rng.normal(0.0, 1.2, 2) + rng.uniform(0.0, 6.3)) for _ in range(40))
+points = np.column_stack([xy, 0.1 * waves])
+np.savez(sys.argv[1] + "/points.npz", xyz=points)
+main(["map", sys.argv[1] + "/points.npz", "--out", sys.argv[1] + "/map", "--set", "mapping.resolution=1"])
+gpgmap_from_points(points, 1.0)
+with np.load(sys.argv[1] + "/map/map.npz") as file:
+    known = int(np.isfinite(file["elevation"]).sum())
+print(json.dumps([known, Compiled.names]))
+"""
 
 
 @pytest.mark.slow
-def test_after_it_neither_the_mapping_nor_the_closures_compile_anything(
+def test_after_it_neither_mapping_nor_closures_nor_surveys_compile_anything(
     executables: Path, root: Path, tmp_path: Path
 ) -> None:
     environment = dict(
@@ -82,10 +99,15 @@ def test_after_it_neither_the_mapping_nor_the_closures_compile_anything(
     assert {"eliminate", "substitute"} <= by_itself  # of the map
     if len(os.sched_getaffinity(0)) > 1:  # by the process beside
         assert not {"_mean_row", "_variance_row"} & by_itself  # of submaps
+    drawing = list((tmp_path / "cache").rglob("evaluation.at_cells-*.nbc"))
+    assert len(drawing) == 1, "an empty map is drawn by the same form as any other"
     assert list((tmp_path / "cache").rglob("*.kept.npz"))
     compared, names = json.loads(run(sys.executable, "-c", LISTEN + RUN).stdout)
     assert compared > 0
     assert names == []
+    known, names = json.loads(run(sys.executable, "-c", LISTEN + MAP, str(tmp_path)).stdout.splitlines()[-1])
+    assert known > 3000
+    assert names == []
     second = run(str(executables / "gpgmap"), "compile", "--json")
     assert "inner loops" not in second.stderr
-    assert set(json.loads(second.stdout)["seconds"]) == {"mapping", "loop closure"}
+    assert set(json.loads(second.stdout)["seconds"]) == {"mapping", "loop closure", "surveys"}

@@ -14,7 +14,7 @@ from gpgmap_ros.config import DriveConfig
 from gpgmap_ros.demo.terrain import Terrain
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import read_tum
-from gpgmap_ros.sensing.continuity import BETWEEN_DRIVES, Continuity
+from gpgmap_ros.sensing.continuity import BETWEEN_DRIVES, POSE_GAP, Continuity
 from gpgmap_ros.sensing.transform_buffer import TransformUnavailable
 
 DAY = 86_400.0
@@ -83,6 +83,27 @@ def test_a_single_wrong_pose_is_left_out(wrong: tuple[float, float]) -> None:
     assert used == [0.0, 0.1, 0.2, 0.4, 0.5]
     assert continuity.outliers == 1
     assert continuity.breaks == []
+
+
+@pytest.mark.parametrize(
+    ("period", "gap", "moved", "missing"),
+    [(0.1, 5.0, 4.0, True), (0.1, 1.5, 4.0, False), (4.0, 5.0, 4.0, False), (0.1, 5.0, 0.0, False)],
+    ids=["gap", "short", "slow source", "standing"],
+)
+def test_missing_poses_are_not_interpolated(period: float, gap: float, moved: float, missing: bool) -> None:
+    continuity = Continuity(DriveConfig())
+    end, x = 10 * period, 10 * 0.1
+    taken(continuity, [(period * k, 0.1 * k) for k in range(11)] + [(end + gap, x + moved)])
+    assert continuity.drive_at(round(end * SECOND)) == 0
+    assert continuity.drive_at(round((end + gap) * SECOND)) == 0
+    if missing:
+        with pytest.raises(
+            TransformUnavailable, match=r"no pose for 5 s, while the robot moved by 4\.0 m"
+        ) as caught:
+            continuity.drive_at(round((end + 0.5 * gap) * SECOND))
+        assert caught.value.reason == POSE_GAP
+    else:
+        assert continuity.drive_at(round((end + 0.5 * gap) * SECOND)) == 0
 
 
 def test_poses_may_overtake_one_another() -> None:

@@ -14,8 +14,11 @@ from optional import require_open3d
 from scipy.ndimage import binary_erosion
 from small_survey import SmallSurvey
 
+from gpgmap_ros.apps.coordinate_systems import check_units
+from gpgmap_ros.apps.survey_plan import SurveyError, plan_sample
 from gpgmap_ros.apps.survey_tasks import read_ahead
 from gpgmap_ros.config import Config, with_settings
+from gpgmap_ros.io.geotiff import Crs
 from gpgmap_ros.io.points import PIECE, PointFileError, open_points
 from gpgmap_ros.io.points.las import epsg_of
 from gpgmap_ros.mapping.survey import Trend, trend_of
@@ -254,6 +257,83 @@ def test_files_in_different_systems_are_refused(gpgmap, hills: np.ndarray, tmp_p
     np.savez(tmp_path / "a.npz", xyz=hills, epsg=32611)
     np.savez(tmp_path / "b.npz", xyz=hills, epsg=32612)
     assert "different coordinate systems" in gpgmap("map", "a.npz", "b.npz", code=2).stderr
+
+
+@pytest.mark.parametrize("separator", [";", " ", "\t"])
+@pytest.mark.parametrize("head", ["", "X{0}Y{0}Z\n", "Easting{0}Northing{0}Elevation\n"])
+def test_numbers_with_a_decimal_comma(separator: str, head: str, tmp_path: Path) -> None:
+    """As spreadsheets of half of Europe write them: read as separators, the commas would make other points of them."""
+    points = np.array([[500000.25, 4000000.5, 12.0], [500001.0, 4000001.75, -13.125]] * 8)
+    lines = [separator.join(f"{value:.3f}" for value in row).replace(".", ",") for row in points]
+    (tmp_path / "points.txt").write_text(head.format(separator) + "\n".join(lines) + "\n")
+    np.testing.assert_array_equal(np.concatenate(list(open_points(tmp_path / "points.txt").pieces())), points)
+
+
+def test_columns_called_by_their_letters_come_first(tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("height,x,y,z\n" + "7.5,1.0,2.0,3.0\n" * 12)
+    np.testing.assert_array_equal(next(open_points(tmp_path / "points.csv").pieces())[0], [1.0, 2.0, 3.0])
+
+
+def test_text_that_can_be_read_in_two_ways_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thousands.txt").write_text("500.000,25;4.000.000,5;12,0\n" * 20)
+    (tmp_path / "numbered.txt").write_text("".join(f"{k} {5e5 + k * k} 4000000.5 {k}.5\n" for k in range(20)))
+    with pytest.raises(PointFileError, match="points and commas"):
+        open_points(tmp_path / "thousands.txt")
+    with pytest.raises(PointFileError, match="counts the lines"):
+        open_points(tmp_path / "numbered.txt")
+    raster = "".join(f"{k % 12} {k // 12} 5.0 {k}\n" for k in range(48))
+    (tmp_path / "raster.txt").write_text(raster)
+    assert np.concatenate(list(open_points(tmp_path / "raster.txt").pieces())).shape == (48, 3)
+
+
+def test_points_with_y_up_are_doubted(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "y_up.npz", xyz=np.ascontiguousarray((hills - hills[0])[:, [0, 2, 1]]))
+    run = gpgmap("map", "y_up.npz", *options(FAST), "--set", "mapping.resolution=0.5", "--json")
+    assert "is z up" in json.loads(run.stdout)["warnings"][0]
+
+
+def test_degrees_are_refused_with_or_without_a_system(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
+    degrees = (hills - hills[0]) * [1e-5, 1e-5, 1.0] + [-117.0, 37.0, 0.0]
+    np.savez(tmp_path / "named.npz", xyz=degrees, epsg=4326)
+    np.savez(tmp_path / "silent.npz", xyz=degrees)
+    assert "longitude and latitude (EPSG:4326)" in gpgmap("map", "named.npz", code=1).stderr
+    assert "are the coordinates degrees" in gpgmap("map", "silent.npz", code=1).stderr
+
+
+def test_a_survey_in_feet_says_so(gpgmap, hills: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "feet.npz", xyz=hills / 0.3048, epsg=2229)
+    run = gpgmap("map", "feet.npz", *options(FAST), "--set", "mapping.resolution=2", "--json")
+    assert json.loads(run.stdout)["warnings"] == [
+        "the coordinates are in feet (EPSG:2229): so is all that is called m here, areas and settings too"
+    ]
+
+
+def test_heights_in_another_unit_than_positions_are_refused(hills: np.ndarray, tmp_path: Path) -> None:
+    """Slopes would be wrong by the ratio of the two."""
+    pyproj = pytest.importorskip("pyproj", reason="pyproj is not installed")
+    system = pyproj.CRS.from_user_input("EPSG:26911+6360")
+    for version in ("WKT1_GDAL", "WKT2_2019"):
+        with pytest.raises(SurveyError, match=r"positions are in metres and heights in feet"):
+            check_units(Crs(26911, wkt=system.to_wkt(version)))
+    assert check_units(Crs(26911, wkt=pyproj.CRS("EPSG:26911+5703").to_wkt("WKT1_GDAL"))) == []
+    keys = (1, 1, 0, 3, 1024, 0, 1, 1, 3072, 0, 1, 26911, 4099, 0, 1, 9003)
+    with pytest.raises(SurveyError, match="heights in feet"):
+        check_units(Crs(26911, keys=(keys, (), "")))
+    degrees = (1, 1, 0, 1, 1024, 0, 1, 2)
+    with pytest.raises(SurveyError, match="longitude and latitude"):
+        check_units(Crs(keys=(degrees, (), "")))
+
+
+def test_where_the_noise_comes_from_is_said(hills: np.ndarray) -> None:
+    flat = hills * [1.0, 1.0, 0.0]
+    scatter = np.outer(np.random.default_rng(1).normal(size=len(flat)), [0.0, 0.0, 1.0])
+    for points, reason in (
+        (flat + 0.05 * scatter, "scatter within a cell"),
+        (flat + 0.005 * scatter, "the least that is assumed; the scatter within a cell is 0.00"),
+        (flat, "assumed, because too few cells"),
+    ):
+        (guess,) = plan_sample(points, None, "points", Config(), {"mapping.resolution"}).guesses
+        assert f"m: {reason}" in guess
 
 
 def test_the_code_is_that_of_the_projected_system() -> None:

@@ -15,7 +15,9 @@ import pytest
 from rosbags.typesys import Stores, get_typestore
 from scipy.spatial.transform import Rotation
 
+from gpgmap_ros.demo.drive import sensor_mount
 from gpgmap_ros.demo.recording import POINTS_TOPIC
+from gpgmap_ros.geometry import apply
 from gpgmap_ros.io.bags import Stamped
 
 
@@ -23,6 +25,16 @@ def one_line(result: Any) -> str:
     (line,) = result.stderr.strip().splitlines()
     assert "Traceback" not in line
     return line
+
+
+def heights_by_place(run: Path) -> dict[tuple[int, int], float]:
+    """Heights of the known cells of a run, by their column and row from the origin of the frame."""
+    with np.load(run / "map.npz") as stored:
+        heights = stored["elevation"]
+        column, row = np.round(stored["origin"] / stored["resolution"]).astype(int)
+    return {
+        (column + x, row + y): float(heights[y, x]) for y, x in np.argwhere(np.isfinite(heights)).tolist()
+    }
 
 
 # -- what can't be mapped --------------------------------------------------------------------------------
@@ -98,6 +110,78 @@ def found_everywhere(
     assert re.search(rf"warning +{re.escape(sentence)}", said)
     assert json.dumps(sentence).replace("<", "\\u003c") in report
     return finding
+
+
+@pytest.mark.parametrize("command", ["replay", "doctor"])
+def test_a_second_topic_is_not_dropped_without_a_word(gpgmap, command: str) -> None:
+    said = gpgmap(command, "bag", "--topic", "/front", "--topic", "/rear", code=2).stderr
+    assert "argument --topic: /front and /rear: only one can be given" in said
+
+
+@pytest.mark.parametrize("poses", ["tf", "odometry"])
+def test_registered_clouds_are_not_moved_once_more(
+    gpgmap, quick, quick_folder: Path, drive_bags, tmp_path: Path, poses: str
+) -> None:
+    """Programs for odometry publish scans in the frame of their poses: the same ground comes of them."""
+    frames = [
+        replace(frame, points=apply(frame.T_odom_base @ sensor_mount(), frame.points))
+        for frame in drive_bags.frames
+    ]
+    messages = drives.messages_of(frames)
+    for item in messages:
+        if item.topic == POINTS_TOPIC:
+            item.message.header.frame_id = "odom"
+    if poses == "odometry":
+        messages = [item for item in drives.odometry_messages(frames, messages) if item.topic != "/tf_static"]
+    drives.write_ros2(tmp_path / "registered", messages)
+    said = gpgmap("replay", "registered", "--out", "out", *quick).stdout
+    assert "the clouds are in the frame of the poses, 'odom', already: rays begin at 'base_link'" in said
+    found, expected = heights_by_place(tmp_path / "out"), heights_by_place(quick_folder)
+    both = found.keys() & expected.keys()
+    assert len(both) > 0.9 * len(expected)
+    assert np.median([abs(found[place] - expected[place]) for place in both]) < 0.01
+
+
+def test_frames_without_names(gpgmap, quick, drive_bags, tmp_path: Path) -> None:
+    """The cloud's and the odometry's are not one because both are empty."""
+    frames = drive_bags.frames[:6]
+    messages = [
+        item
+        for item in drives.odometry_messages(frames, drives.messages_of(frames))
+        if item.topic != "/tf_static"
+    ]
+    for item in messages:
+        item.message.header.frame_id = ""
+    drives.write_ros2(tmp_path / "nameless", messages)
+    summary = json.loads(gpgmap("replay", "nameless", "--json", *quick).stdout)
+    assert summary["clouds"]["used"] >= 5
+    assert "the sensor is taken to be at 'base_link'" in summary["warnings"][0]
+
+
+def test_odometry_in_the_axes_of_a_camera_is_named(gpgmap, drive_bags, tmp_path: Path) -> None:
+    lying = np.eye(4)
+    lying[:3, :3] = Rotation.from_euler("x", 90.0, degrees=True).as_matrix()
+    frames = [replace(frame, T_odom_base=lying @ frame.T_odom_base) for frame in drive_bags.frames[:6]]
+    drives.write_ros2(tmp_path / "lying", drives.odometry_messages(frames, drives.messages_of(frames)))
+    told = json.loads(gpgmap("doctor", "lying", "--json", code=None).stdout)
+    (tilted,) = [item for item in told if item["subject"] == "frame"]
+    assert f"{drives.ODOMETRY} has another, such as that of a camera" in tilted["remedy"]
+
+
+def test_poses_that_begin_long_after_the_recorder_are_found(gpgmap, drive_bags, tmp_path: Path) -> None:
+    static, *rest = drives.messages_of(drive_bags.frames)
+    drives.write_ros2(tmp_path / "early", [replace(static, time=static.time - 30 * 10**9), *rest])
+    told = json.loads(gpgmap("doctor", "early", "--json", code=None).stdout)
+    assert any(item["text"].startswith("poses from /tf (odom <- base_link") for item in told)
+
+
+def test_a_map_without_ground_is_a_failure(gpgmap, quick, drive_bags, tmp_path: Path) -> None:
+    """Such as of coordinates in millimetres."""
+    frames = [replace(frame, points=1000.0 * frame.points) for frame in drive_bags.frames[:3]]
+    drives.write_ros2(tmp_path / "millimetres", drives.messages_of(frames))
+    said = gpgmap("replay", "millimetres", *quick, code=1).stderr
+    assert "no map: all points are outside" in said
+    assert "coordinates must be in metres" in said
 
 
 def test_a_tilted_frame_is_said(gpgmap, quick, drive_bags, tmp_path: Path) -> None:

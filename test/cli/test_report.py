@@ -6,6 +6,7 @@ import functools
 import json
 import re
 import subprocess
+import tracemalloc
 from html import unescape
 from pathlib import Path
 
@@ -20,12 +21,14 @@ from gpgmap_ros.apps.results import closures_text
 from gpgmap_ros.closure import LoopClosure
 from gpgmap_ros.io.run_folder import RunFolder
 from gpgmap_ros.io.trajectory import Trajectory
-from gpgmap_ros.mapping import gpgmap_from_points
+from gpgmap_ros.mapping import GPGMap, gpgmap_from_points
+from gpgmap_ros.mapping.layers import BASE, reported_layers
 from gpgmap_ros.report import content as content_module
 from gpgmap_ros.report.content import Content, closure_views, encoded_layers, layers_of, shrunk, track_of
 from gpgmap_ros.report.encoding import decoded, encoded
 from gpgmap_ros.report.page import page_of
-from gpgmap_ros.viz.rendering import certainty, relief_shade, shade_pixels
+from gpgmap_ros.viz import rendering as rendering_module
+from gpgmap_ros.viz.rendering import certainty, picture, relief_shade, shade_pixels
 
 READER = Path(__file__).with_name("reader.js")
 
@@ -355,6 +358,39 @@ def test_layers_survive_their_encoding() -> None:
 def test_shrinking_keeps_the_mean_of_what_is_known() -> None:
     layer = np.array([[1.0, 3.0, np.nan], [np.nan, 5.0, np.nan], [7.0, 9.0, 2.0]], dtype=np.float32)
     assert np.array_equal(shrunk(layer, 2), np.array([[3.0, np.nan], [8.0, 2.0]]), equal_nan=True)
+
+
+def test_a_page_and_pictures_take_little_memory_beside_the_map() -> None:
+    """One layer at a time: a map of millions of cells is drawn in the memory of a few of its layers."""
+    grid = Grid((0.0, 0.0), (1700, 1600), 0.1)
+    ramp = np.linspace(0.01, 0.02, grid.shape[0] * grid.shape[1], dtype=np.float32).reshape(grid.shape)
+    gpgmap = GPGMap(grid, dict.fromkeys(BASE, ramp))
+    for name in reported_layers(gpgmap.layers):
+        gpgmap[name]
+    one = ramp.nbytes
+    tracemalloc.start()
+    layers_of(gpgmap)
+    page = tracemalloc.get_traced_memory()[1]
+    tracemalloc.reset_peak()
+    picture(gpgmap, "elevation")
+    drawn = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert page < 8 * one
+    assert drawn < 6 * one
+
+
+def test_a_picture_is_drawn_in_bands_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    grid = Grid((0.0, 0.0), (50, 40), 0.1)
+    layers = {name: rng.uniform(0.01, 0.3, grid.shape).astype(np.float32) for name in BASE}
+    layers["elevation"][10:20] = np.nan
+    gpgmap = GPGMap(grid, layers)
+    for name in ("elevation", "standard_deviation", "slope"):
+        whole, mean = picture(gpgmap, name), shrunk(gpgmap[name], 3)
+        monkeypatch.setattr(rendering_module, "BAND_CELLS", 120)
+        np.testing.assert_array_equal(picture(gpgmap, name), whole)
+        np.testing.assert_allclose(shrunk(gpgmap[name], 3), mean, rtol=1e-6)
+        monkeypatch.undo()
 
 
 def test_the_map_of_a_page_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

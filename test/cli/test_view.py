@@ -13,7 +13,7 @@ from fast_mapping import FAST, fast_config, options
 from optional import require_open3d
 from PIL import Image
 
-from gpgmap_ros.apps.maps import fit_resolution
+from gpgmap_ros.apps.point_clouds import fit_resolution
 from gpgmap_ros.cli.main import main
 from gpgmap_ros.io.points import PointFileError, open_points
 from gpgmap_ros.io.run_folder import RunFolder
@@ -106,6 +106,14 @@ def test_a_run_is_rendered_where_there_is_no_screen(
     assert said["png"] == str(path)
     assert said["renderer"] == "Open3D" or said["renderer"].startswith("gpgmap's own renderer (")
     assert colourful(path) > 0.1
+
+
+def test_the_picture_of_a_submap_has_a_name_for_every_system(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A colon is none on Windows, and a host for scp and rsync."""
+    monkeypatch.chdir(tmp_path)
+    assert view(capsys, f"{run_folder}:0", "--width", 64)["png"] == f"{run_folder.name}_0_view.png"
 
 
 def test_point_clouds_are_mapped_together_and_drawn_without_open3d(

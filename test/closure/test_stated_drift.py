@@ -14,7 +14,8 @@ from gpgmap_ros.closure.graph.closure_graph import ClosureGraph
 from gpgmap_ros.closure.graph.keyframes import SubmapNode
 from gpgmap_ros.closure.session.session_file import read_session, write_session
 from gpgmap_ros.config import Config, with_settings
-from gpgmap_ros.mapping import ArchiveError, SubmapStore
+from gpgmap_ros.mapping import ArchiveError, Submap, SubmapStore
+from gpgmap_ros.mapping.submaps import crop_to_disc
 from gpgmap_ros.slam.footprints import Footprints
 from gpgmap_ros.slam.localizer import Localizer
 from gpgmap_ros.slam.mapping_pipeline import MappingPipeline
@@ -129,6 +130,65 @@ def test_a_submap_adds_up_what_was_stated_on_its_way_and_not_while_it_stood(tmp_
     write_archive(path, "submap", values | {"drift_variance": [1.0]}, arrays)
     with pytest.raises(ArchiveError, match="drift_variance"):
         SubmapStore(tmp_path / "submaps", Config()).load(moving.id)
+
+
+def dead_reckoning(way: np.ndarray, walk: float, turn: float, before: float) -> list[np.ndarray]:
+    """Covariances of poses that add up steps, `walk` m^2 and `turn` rad^2 per metre; after `before` metres of way."""
+    C = np.diag([before * walk] * 3 + [0.0, 0.0, before * turn])
+    out = [C]
+    for x, y, z in np.diff(way, axis=0):
+        F = np.eye(6)
+        F[:3, 3:] = [[0.0, z, -y], [-z, 0.0, x], [y, -x, 0.0]]
+        step = float(np.linalg.norm([x, y, z]))
+        C = F @ C @ F.T + step * np.diag([walk] * 3 + [0.0, 0.0, turn])
+        out.append(C)
+    return out
+
+
+def submap_of(way: np.ndarray, covariances: list[np.ndarray | None]) -> Submap:
+    config = with_settings(
+        Config(),
+        {"mapping.kernel": "rbf", "mapping.learn_noise": False, "submap.size": 20.0, "mapping.size_x": 4.0,
+         "mapping.size_y": 4.0, "mapping.resolution": 0.5, "submap.resolution": 0.5, "gate.enabled": False},
+    )  # fmt: skip
+    pipeline = MappingPipeline(config)
+    xy = np.random.default_rng(0).uniform(-2.0, 2.0, (100, 2))
+    points = np.column_stack([xy, np.full(100, -1.0)])
+    for k, (place, covariance) in enumerate(zip(way, covariances, strict=True)):
+        T = np.eye(4)
+        T[:3, 3] = place
+        pipeline.add_cloud(points, T, 1 + k, covariance)
+    made = pipeline.finish_submap("end")
+    assert made is not None
+    return made
+
+
+BOW = np.column_stack(
+    [8.0 * np.sin(np.linspace(0.0, 1.5, 40)), 8.0 * np.cos(np.linspace(0.0, 1.5, 40)), np.ones(40)]
+)
+"""12 m, a pose every 0.3 m."""
+
+
+@pytest.mark.parametrize("before", [0.0, 500.0])
+def test_a_pose_covariance_that_adds_up_says_how_the_odometry_drifts(tmp_path: Path, before: float) -> None:
+    """However far the robot came: what counts is what was added in the submap."""
+    made = submap_of(BOW, list(dead_reckoning(BOW, 1e-3, 2e-5, before)))
+    assert made.drift_variance == pytest.approx((12.0 * 1e-3, 12.0 * 2e-5), rel=0.01)
+    assert made.gpgmap.drift_rates == pytest.approx((1e-3, 2e-5), rel=0.01)
+    assert crop_to_disc(made.gpgmap, 0.0, 0.0, 5.0).drift_rates == made.gpgmap.drift_rates
+    store = SubmapStore(tmp_path / "submaps", Config())
+    store.add(made)
+    assert store.load(made.id).gpgmap.drift_rates == pytest.approx(made.gpgmap.drift_rates)
+
+
+def test_a_covariance_that_does_not_add_up_says_nothing_of_drift() -> None:
+    """One number always; a filter that has found where it is, about which it trembles; and none at all."""
+    constant = np.diag([0.01] * 3 + [1e-3, 1e-3, 1e-3])
+    trembling = [(1.0 + 0.01 * (k % 2)) * constant for k in range(len(BOW))]
+    for covariances in ([constant] * len(BOW), trembling, [None] * len(BOW)):
+        made = submap_of(BOW, covariances)
+        assert made.gpgmap.drift_rates == (0.0, 0.0)
+        assert min(made.drift_variance) == 0.0
 
 
 def test_a_robot_that_is_followed_in_a_map_is_less_certain_after_a_bad_stretch() -> None:

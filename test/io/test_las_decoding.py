@@ -89,11 +89,14 @@ def test_more_points_than_bytes_is_refused_at_once(tmp_path: Path, suffix: str) 
         open_points(path)
 
 
+@pytest.mark.parametrize("left", [3, 100, 250, 0.5, 0.999], ids=lambda left: f"left={left}")
 @pytest.mark.parametrize("suffix", [".las", ".laz"])
-def test_a_truncated_file_says_so(tmp_path: Path, suffix: str) -> None:
+def test_a_truncated_file_says_so(tmp_path: Path, suffix: str, left: float) -> None:
+    """left: bytes, or a share of them; the header has 227."""
     path = tmp_path / f"a{suffix}"
     write_las(path, 200_000)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    data = path.read_bytes()
+    path.write_bytes(data[: left if left >= 1 else int(left * len(data))])
     with pytest.raises(PointFileError, match=r"copy it again$"):
         list(open_points(path).pieces())
 

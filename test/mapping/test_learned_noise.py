@@ -129,3 +129,29 @@ def test_ground_is_known_some_cells_from_the_points(kernel: str, resolution: flo
     cells = (np.maximum(np.abs(x), np.abs(y)) - 0.25 * size) / resolution
     assert gpgmap.known[cells < 0.5].all()
     assert not gpgmap.known[cells > 10.0].any()
+
+
+@pytest.mark.parametrize("resolution", [0.03, 0.1, 10.0])
+def test_a_learned_level_makes_no_ground_unknown(resolution: float) -> None:
+    """On ground far smoother than the prior the level is far above 1, though the sensor is as it was stated.
+
+    Rings of a LiDAR, the outer ones stated to be as uncertain as a pose that is poorly known makes them.
+    """
+    rng = np.random.default_rng(6)
+    radius, angle = np.repeat([4.0, 8.0, 12.0, 16.0, 21.0, 27.0], 400), rng.uniform(0.0, 2.0 * np.pi, 2400)
+    xy = (radius + 0.05 * rng.normal(size=2400))[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    std = np.where(radius < 15.0, 0.01, 2.0)
+    z = 0.1 * xy[:, 0] + 0.02 * np.sin(0.3 * xy[:, 1]) + std * rng.normal(size=2400)
+    size = 70.0 * resolution
+    config = MappingConfig(resolution=resolution, size_x=size, size_y=size)
+    elevation_map = ElevationMap(config, (0.0, 0.0), mean=0.0)
+    elevation_map.add(np.column_stack([xy, z]) * resolution, (std * resolution) ** 2)
+    known = {}
+    for level in (1.0, 0.1, 17.0, 100.0):
+        elevation_map.set_noise_level(level)
+        known[level] = ~elevation_map.unknown(elevation_map.posterior())
+    row, column = np.floor(xy.T[::-1] + 35.0).astype(int)
+    assert known[1.0][row, column].all()
+    for level in (0.1, 17.0, 100.0):
+        assert known[level][row, column].all(), "a cell that holds points is known"
+        assert np.mean(known[level] != known[1.0]) < 0.05, "nor is more known because of a level"

@@ -131,3 +131,16 @@ def test_the_same_heights_on_a_large_survey(points: np.ndarray) -> None:
     lowest, highest = height_limits(np.vstack([large, [[1e4, 1e4, -9999.0]]]))
     assert -9999.0 < lowest < large[:, 2].min()
     assert highest > large[:, 2].max()
+
+
+@pytest.mark.parametrize("mark", [-9999.0, -32768.0])
+def test_marks_of_no_data_are_beyond_the_heights(mark: float) -> None:
+    """However many: rasters that are written as points have them wherever there is nothing."""
+    points = np.random.default_rng(3).uniform(0.0, 60.0, (4000, 3))
+    points[::3, 2] = mark
+    lowest, highest = height_limits(points)
+    assert mark < lowest < 0.0
+    assert highest > 60.0
+    deep = points - [0.0, 0.0, 9990.0]
+    deep[::3, 2] = -9999.0
+    assert height_limits(deep)[0] < -9999.0, "the bottom of a trench is not far from its sides"

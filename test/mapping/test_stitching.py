@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -269,6 +270,26 @@ def test_memory_holds_a_few_submaps_only(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 # ------------------------------------------------ the points that submaps keep
+
+
+def test_a_window_holds_its_own_points_of_many_submaps(
+    monkeypatch: pytest.MonkeyPatch, submaps: list[Submap], poses: dict[int, Array]
+) -> None:
+    """Of forty passes over one place each window needs the points in it, not all that reach it at once."""
+    monkeypatch.setattr(stitching, "TILE_CELLS", 16)
+    count = 40
+    passes = [dataclasses.replace(submaps[0], id=id) for id in range(count)]
+    stitcher = stitching.Stitcher(passes, dict.fromkeys(range(count), poses[0]), CONFIG)
+    ground = CoarseGround((stitcher._points(part)[0] for part in stitcher._parts), stitcher.grid, 20.0)
+    tile = stitcher._tile_grid(1, 1)
+    assert stitcher._window(tile, 0, stitcher._parts, ground) is not None  # what is made at first
+    tracemalloc.start()
+    stitcher._window(tile, 0, stitcher._parts, ground)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert passes[0].points is not None
+    of_submap = 4 * len(passes[0].points.variance) * np.dtype(np.float64).itemsize
+    assert peak < 0.75 * count * of_submap, peak / of_submap
 
 
 def test_points_keep_weight_centre_and_mean_height_of_each_cell() -> None:

@@ -29,6 +29,16 @@ def meadow_and_boulders(tmp_path_factory: pytest.TempPathFactory) -> SmallSurvey
     return SmallSurvey(CONFIG, trend_of(points, 40.0), tmp_path_factory.mktemp("parts"), [points])
 
 
+@pytest.fixture(scope="module")
+def dense_boulders(tmp_path_factory: pytest.TempPathFactory) -> SmallSurvey:
+    """The same rough ground everywhere, with so many points that they show detail below the cells."""
+    rng = np.random.default_rng(1)
+    xy = rng.uniform(0.0, 1.0, (36_000, 2)) * [WIDTH, HEIGHT]
+    waves = sum(np.sin(xy @ rng.normal(0.0, 1.2, 2) + rng.uniform(0.0, 6.3)) for _ in range(40))
+    points = np.column_stack([xy, 0.1 * waves + 0.005 * rng.normal(size=len(xy))])
+    return SmallSurvey(CONFIG, trend_of(points, 40.0), tmp_path_factory.mktemp("dense"), [points])
+
+
 def cut(part: GPGMap, columns: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Elevation, variance and noise variance of some columns."""
     found = [
@@ -37,9 +47,12 @@ def cut(part: GPGMap, columns: slice) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return found[0], found[1], found[2]
 
 
-def test_windows_agree_where_they_overlap(meadow_and_boulders: SmallSurvey) -> None:
-    """One is nearly all meadow, the other nearly all boulders; what they share reaches to the edge of both."""
-    survey, rows = meadow_and_boulders, slice(0, 48)
+@pytest.mark.parametrize("ground", ["meadow_and_boulders", "dense_boulders"])
+def test_windows_agree_where_they_overlap(ground: str, request: pytest.FixtureRequest) -> None:
+    """What they share reaches to the edge of both. On the first ground one is nearly all meadow, the other boulders."""
+    survey, rows = request.getfixturevalue(ground), slice(0, 48)
+    assert survey.noise.scale is not None
+    assert (survey.noise.scale.detail is not None) == (ground == "dense_boulders")
     left, right = survey.window(rows, slice(0, 80)), survey.window(rows, slice(50, 146))
     assert left is not None
     assert right is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from gpgmap_ros.mapping import traversability
 from gpgmap_ros.mapping.traversability import probability_gentle, probability_low_step
 
 LIMIT = 0.36
+CONFIG = TraversabilityConfig()
 
 
 def gentle(mean: tuple[float, float], std: tuple[float, float], limit: float = LIMIT) -> float:
@@ -79,6 +81,30 @@ def test_large_maps_are_integrated_in_blocks(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(traversability, "BLOCK", 10)
     found = probability_gentle(*gradient, variance, np.float64(0.04), LIMIT)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_map_is_derived_in_bands_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same values, bit for bit, and no more memory at a time than a few bands need."""
+    rng = np.random.default_rng(4)
+    layers = {
+        "elevation": np.cumsum(rng.normal(scale=0.02, size=(700, 300)), axis=0).astype(np.float32),
+        **{f"gradient_{axis}": rng.normal(scale=0.4, size=(700, 300)).astype(np.float32) for axis in "xy"},
+        **{
+            name: np.full((700, 300), 0.01, np.float32)
+            for name in ("variance", "gradient_x_variance", "gradient_y_variance")
+        },
+    }
+    layers["elevation"][200:230, 40:90] = np.nan
+    monkeypatch.setattr(traversability, "BLOCK", 1 << 30)
+    whole = traversability.traversability(layers, 0.1, CONFIG)
+    monkeypatch.setattr(traversability, "BLOCK", 3000)
+    tracemalloc.start()
+    banded = traversability.traversability(layers, 0.1, CONFIG)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(banded, whole)
+    assert banded.dtype == np.float32
+    assert peak < 3 * banded.nbytes
 
 
 def test_steps_agree_with_draws() -> None:

@@ -19,7 +19,7 @@ from gpgmap_ros.sensing import (
 from gpgmap_ros.sensing.continuity import Break
 from gpgmap_ros.sensing.messages import FrameTransform, PoseMeasurement
 from gpgmap_ros.sensing.sources import DESCRIPTIONS
-from gpgmap_ros.sensing.waiting import PoseQueue
+from gpgmap_ros.sensing.waiting import LocatedCloud, PoseQueue
 from gpgmap_ros.slam import Executors, Slam, Step
 
 SECOND = 1_000_000_000
@@ -64,6 +64,33 @@ def test_live_and_recorded_sources_give_the_same_poses(kind: str, name: str) -> 
     with pytest.raises(TransformUnavailable) as caught:
         source.motion("lidar", [12 * SECOND, 99 * SECOND])
     assert caught.value.reason == "too_late"
+
+
+@pytest.mark.parametrize("kind", ["live", "recorded"])
+@pytest.mark.parametrize("name", ["tf", "odometry"])
+def test_a_registered_cloud_is_seen_from_the_robot(kind: str, name: str) -> None:
+    """It is in the frame of the poses: moved by its pose once more, it would be in a wrong place."""
+    source = make_source(name, setups()[kind])
+    queue = PoseQueue(source, 1.0, lambda: 0)
+    queue.put(Cloud(round(12.5 * SECOND), "odom", np.array([[15.0, 1.0, 0.0]]), times=np.zeros(1)))
+    for k in range(10, 15):
+        if source.uses_odometry:
+            source.insert_pose(PoseMeasurement(k * SECOND, at(k), None))
+        else:
+            source.insert_transform(FrameTransform("odom", "base", k * SECOND, at(k)))
+    (found,) = queue.ready()
+    assert isinstance(found, LocatedCloud)
+    np.testing.assert_allclose(found.cloud.points, [[2.5, 1.0, 0.0]])
+    np.testing.assert_allclose(found.pose.T_map_sensor, at(12.5))
+    assert (found.cloud.frame_id, found.cloud.times) == ("base", None)
+
+
+def test_a_sensor_that_stands_may_be_the_frame_of_the_map() -> None:
+    source = make_source("tf", SourceSetup.live("lidar", "base", lambda: 10 * SECOND))
+    source.insert_transform(FrameTransform("base", "lidar", 0, at(0.5), static=True))
+    scan, pose = source.locate_cloud(cloud(1.0, np.ones((1, 3))))
+    np.testing.assert_array_equal(scan.points, np.ones((1, 3)))
+    np.testing.assert_array_equal(pose.T_map_sensor, np.eye(4))
 
 
 def test_odometry_that_has_not_come_is_named() -> None:

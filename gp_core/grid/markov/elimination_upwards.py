@@ -22,7 +22,7 @@ from numba import njit
 from gp_core.compiled import compiled
 from gp_core.grid.markov.border_sums import add_to_border, add_to_pivots
 from gp_core.grid.markov.dissection import Indices
-from gp_core.grid.markov.flat_matrices import matrix, triangle_row, triangle_size
+from gp_core.grid.markov.flat_matrices import matrix, triangle_of, triangle_row, triangle_size
 from gp_core.grid.markov.fronts import (
     BACK_AT,
     BORDER,
@@ -62,7 +62,7 @@ class _Work(NamedTuple):
     """Memory for the matrices of the largest front; those of any box are at the beginning.
 
     own, root, square: P_pp, then its factor, and what its inversion needs, in padded rows
-    mixed: E; inverse, back: X and F, of no size where they are found in float32, in which they are kept
+    mixed: E; inverse: X; back: F, of no size where it is found in float32, in which it is kept
     panel: some rows of F E'
     place: (n_y n_x,) of each coefficient in the front, -1 for those outside
     """
@@ -85,7 +85,7 @@ def eliminate(order, tables, stencil, gain, factors, triangles, in_single, room)
     tables: `FrontTables`; stencil: (n_y n_x, 13) W' R^-1 W
     gain: 1 + share of the boxes' own precision that is added for safety
     results: `Factors` with `filled` given, and `triangles`, L of the boxes that are kept
-    in_single: whether the numbers are float32: then F and X are written to their places; None if they are copied there
+    in_single: whether the numbers are float32: then F is written to its place; None if it is copied there
     room: size of a stack for the boxes that are not kept
     """
     boxes, filled = tables.boxes, factors.filled
@@ -110,9 +110,8 @@ def eliminate(order, tables, stencil, gain, factors, triangles, in_single, room)
                 add_to_pivots(runs, p, _triangle_of(child, boxes, triangles, waiting), P, E)
         if not factorise(P):
             return False
-        X = _place(in_single, work.inverse, factors.inverse, boxes[k, INVERSE_AT], p, p)
-        _invert_pivots(P, work, X)
-        _keep(in_single, work.inverse, factors.inverse, boxes[k, INVERSE_AT], p * p)
+        X = matrix(work.inverse, 0, p, p)
+        _invert_pivots(P, work, X, triangle_of(factors.inverse, boxes[k, INVERSE_AT], p))
         _release_halves(k, boxes, filled, waiting)
         if m > 0:
             F = _place(in_single, work.back, factors.back, boxes[k, BACK_AT], m, p)
@@ -120,7 +119,7 @@ def eliminate(order, tables, stencil, gain, factors, triangles, in_single, room)
             _keep(in_single, work.back, factors.back, boxes[k, BACK_AT], m * p)
             _reserve(k, boxes, waiting)
             L = _triangle_of(k, boxes, triangles, waiting)
-            _reduce_border(F, E, matrix(tables.coupled, boxes[k, OUTER], m, m), work.panel, L)
+            _reduce_border(F, E, triangle_of(tables.coupled, boxes[k, OUTER], m), work.panel, L)
             _add_borders_of_halves(k, tables, filled, triangles, waiting, L)
     return True
 
@@ -138,7 +137,7 @@ def _make_work(order, boxes, nodes, precision, in_single):  # type: ignore[no-un
         np.empty(size, dtype=precision),
         np.empty(size, dtype=precision),
         np.empty(most_m * most_p, dtype=precision),
-        np.empty(copied * most_p * most_p, dtype=precision),
+        np.empty(most_p * most_p, dtype=precision),
         np.empty(copied * most_m * most_p, dtype=precision),
         np.empty(_PANEL * most_m, dtype=precision),
         np.full(nodes, -1, dtype=np.int32),
@@ -247,27 +246,29 @@ def _release_halves(k, boxes, filled, waiting):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _invert_pivots(U, work, X):  # type: ignore[no-untyped-def]
-    """X = (U' U)^-1."""
+def _invert_pivots(U, work, X, kept):  # type: ignore[no-untyped-def]
+    """X = (U' U)^-1, of which the lower triangle is kept."""
     p = U.shape[0]
     C = matrix(work.square, 0, p, padded(p))
     invert(U, matrix(work.root, 0, p, padded(p)), C)
     for a in range(p):
+        row = triangle_row(kept, a)
         for b in range(a + 1):
             X[a, b] = C[a, b]
             X[b, a] = C[a, b]
+            row[b] = C[a, b]
 
 
 @njit(inline="always")
 def _reduce_border(F, E, prior, panel, L):  # type: ignore[no-untyped-def]
-    """L = P_mm - F E' of the box's own P_mm, the lower triangle in panels of rows up to the diagonal."""
+    """L = P_mm - F E' of the box's own P_mm, lower triangles, in panels of rows up to the diagonal."""
     m = F.shape[0]
     for first in range(0, m, _PANEL):
         last = min(first + _PANEL, m)
         product = matrix(panel, 0, last - first, last)
         np.dot(F[first:last], E[:last].T, product)
         for a in range(first, last):
-            row, prior_row, product_row = triangle_row(L, a), prior[a], product[a - first]
+            row, prior_row, product_row = triangle_row(L, a), triangle_row(prior, a), product[a - first]
             for b in range(a + 1):
                 row[b] = prior_row[b] - product_row[b]
 

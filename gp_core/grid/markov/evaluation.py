@@ -77,7 +77,7 @@ def at_cells(  # type: ignore[no-untyped-def]
                 continue
             _average(own, j, i, near)
             for a in range(VALUE_AND_SLOPES):
-                known = _variance(w[a], own, j, i)
+                known = spline_variance(w[a], own, j, i)
                 excess = _excess(a, pair_y[iy], pair_x[ix], pair_y[-1], pair_x[-1], near)
                 out_variance[a, iy, ix] = max(known - excess + unresolved[a, j, block_x[ix]], _LEAST * known)
 
@@ -98,7 +98,7 @@ def at_points(  # type: ignore[no-untyped-def]
         for a in range(VALUE_AND_SLOPES):
             for k in range(means.shape[1]):
                 out_mean[k, a, n] = _mean(w[a], means[strip[n], k], j, i)
-            known = _variance(w[a], own, j, i)
+            known = spline_variance(w[a], own, j, i)
             excess = _excess(a, pair_y[n], pair_x[n], pair_y[-1], pair_x[-1], near)
             out_variance[a, n] = max(known - excess + unresolved[a, j, block_x[n]], _LEAST * known)
 
@@ -151,7 +151,7 @@ def _mean(w, means, j, i):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath={"contract"})
-def _variance(w, covariances, j, i):  # type: ignore[no-untyped-def]
+def spline_variance(w, covariances, j, i):  # type: ignore[no-untyped-def]
     """w' Cov w over the 3 x 3 coefficients of a block; pairs are kept once, so those of two count twice."""
     total = 0.0
     for p_y in range(ORDER):

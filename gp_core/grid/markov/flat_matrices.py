@@ -23,6 +23,12 @@ def triangle_size(n):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
+def triangle_of(flat, start, n):  # type: ignore[no-untyped-def]
+    """The lower triangle of n rows that begins at `start`."""
+    return flat[start : start + triangle_size(n)]
+
+
+@njit(inline="always")
 def triangle_row(triangle, k):  # type: ignore[no-untyped-def]
     """Row k of a lower triangle."""
     first = k * (k + 1) // 2

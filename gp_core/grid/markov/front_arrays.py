@@ -10,7 +10,7 @@ from gp_core.grid.statistics import Mask
 
 
 class FrontTables(NamedTuple):
-    """A `Plan` for the compiled loops: its boxes, nodes, runs, own, coupled, back and exact_back.
+    """A `Plan` for the compiled loops: its boxes, nodes, runs, own, coupled, back and back_rest.
 
     n_x: coefficients of a row of the lattice
     """
@@ -21,7 +21,7 @@ class FrontTables(NamedTuple):
     own: Array
     coupled: Any
     back: Any
-    exact_back: Array
+    back_rest: Any
     n_x: int
 
 
@@ -29,7 +29,7 @@ class Factors(NamedTuple):
     """What is found upwards and used downwards.
 
     filled: (boxes,) those with data
-    back, inverse: F and X of all boxes, in float32
+    back, inverse: F of all boxes, and of X the lower triangles, in float32
     """
 
     filled: Mask

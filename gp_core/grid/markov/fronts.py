@@ -64,7 +64,7 @@ _PLANS: Final = 2
 """Sizes of lattices whose plans are kept."""
 
 # Columns of `Plan.boxes`
-(PIVOTS, BORDER, FIRST, SECOND, PARENT, NODES, RUNS, RUN_COUNT, OWN, MIXED, OUTER, BACK, VARIANCE, EXACT_BACK,
+(PIVOTS, BORDER, FIRST, SECOND, PARENT, NODES, RUNS, RUN_COUNT, OWN, MIXED, OUTER, BACK, VARIANCE, BACK_REST,
  BACK_AT, INVERSE_AT, KEPT_AT, SHARED_AT, DEPTH, COLUMNS) = range(20)  # fmt: skip
 
 
@@ -94,11 +94,12 @@ class Plan:
     nodes: pivots and border of every box
     runs: (runs, 3) where the border of a box lies in its parent's front: first in the border, first there, length
     own: W of every shape, in float64
-    coupled: -B' W and B' W B of every shape, in the precision of the elimination
-    back: -B' and V of every shape, in float32
-    exact_back: -B' of every shape, in float64
+    coupled: -B' W and the lower triangle of B' W B of every shape, in the precision of the elimination
+    back: -B' and the lower triangle of V of every shape, in float32
+    back_rest: of every shape, what float32 leaves of -B', in float32: the sum of both is exact to 2^-48
     jobs: parents first; job_of: (n_y n_x,) the one that has a coefficient among its pivots
-    lengths: of the arrays of a solution: F, P_pp^-1, kept triangles, and covariances of kept boxes' borders
+    lengths: of the arrays of a solution: F, triangles of P_pp^-1, kept triangles, and covariances of kept boxes'
+        borders
     """
 
     size: tuple[int, int]
@@ -108,17 +109,17 @@ class Plan:
     own: Array = field(repr=False)
     coupled: Any = field(repr=False)
     back: Any = field(repr=False)
-    exact_back: Array = field(repr=False)
+    back_rest: Any = field(repr=False)
     jobs: list[Job] = field(repr=False)
     job_of: Indices = field(repr=False)
     lengths: tuple[int, ...]
 
     @cached_property
-    def owners(self) -> Indices:
-        """(n_y n_x, 13) the job that eliminates each pair of near coefficients: the deeper one of the two's own."""
+    def owners(self) -> Any:
+        """(n_y n_x, 13) the job of each pair of near coefficients: the deeper one of the two's own."""
         n_y, n_x = self.size
         depth = np.array([job.depth for job in self.jobs])
-        out = np.empty((n_y, n_x, NEIGHBOURS), dtype=np.int64)
+        out = np.empty((n_y, n_x, NEIGHBOURS), dtype=np.min_scalar_type(len(self.jobs)))
         own = self.job_of.reshape(n_y, n_x)
         out[:] = own[..., None]
         for dy in range(ORDER):
@@ -148,7 +149,7 @@ class Plan:
             self.own,
             self.coupled,
             self.back,
-            self.exact_back,
+            self.back_rest,
             self.size[1],
         )
 
@@ -219,20 +220,21 @@ class Fronts:
 class _Tables:
     """The matrices of all shapes, one after the other in arrays of the precision that is needed of them.
 
-    parts: of own, coupled, back and exact_back of a `Plan`
+    parts: of own, coupled, back and back_rest of a `Plan`
     """
 
     def __init__(self, precision: np.dtype[Any]) -> None:
-        self._types = np.dtype(np.float64), precision, np.dtype(np.float32), np.dtype(np.float64)
+        self._types = np.dtype(np.float64), precision, np.dtype(np.float32), np.dtype(np.float32)
         self._parts: tuple[list[Any], ...] = ([], [], [], [])
         self._used = [0, 0, 0, 0]
 
     def add(self, shape_tables: tuple[Array, ...]) -> tuple[int, ...]:
-        """Where W, -B' W, B' W B, -B', V, and -B' in float64 of a shape are."""
+        """Where W, -B' W, B' W B, -B', V, and the rest of -B' of a shape are."""
         W, mixed, outer, back, V = shape_tables
+        rest = back - back.astype(self._types[2])
         return tuple(
             self._append(k, table)
-            for k, table in ((0, W), (1, mixed), (1, outer), (2, back), (2, V), (3, back))
+            for k, table in ((0, W), (1, mixed), (1, _lower(outer)), (2, back), (2, _lower(V)), (3, rest))
         )
 
     def _append(self, k: int, table: Array) -> int:
@@ -242,8 +244,8 @@ class _Tables:
         return start
 
     def arrays(self) -> tuple[Any, Any, Any, Any]:
-        own, coupled, back, exact_back = (np.concatenate(parts) for parts in self._parts)
-        return own, coupled, back, exact_back
+        own, coupled, back, back_rest = (np.concatenate(parts) for parts in self._parts)
+        return own, coupled, back, back_rest
 
 
 def _shape_tables(shape: Shape, lags: Array) -> tuple[Array, Array, Array, Array, Array]:
@@ -292,10 +294,10 @@ def _flatten(
         out[k, PIVOTS], out[k, BORDER], out[k, PARENT], out[k, DEPTH] = p, m, box.parent, box.depth
         out[k, FIRST : FIRST + len(box.children)] = box.children
         out[k, NODES], out[k, RUNS], out[k, RUN_COUNT] = node_count, run_count, len(found)
-        out[k, OWN : EXACT_BACK + 1] = offsets[box.shape]
+        out[k, OWN : BACK_REST + 1] = offsets[box.shape]
         out[k, BACK_AT], out[k, INVERSE_AT] = lengths[:2]
         lengths[0] += p * m
-        lengths[1] += p * p
+        lengths[1] += _triangle(p)
         kept = box.depth <= 2 or (box.depth <= deepest and box.depth % 2 == 0)
         if kept:
             out[k, KEPT_AT], out[k, SHARED_AT] = lengths[2:]
@@ -345,6 +347,11 @@ def _sized_job(order: Indices, job: Job, boxes: Indices) -> Job:
         above = down[int(boxes[k, PARENT])] if int(boxes[k, PARENT]) in own else 0
         down[int(k)] = above + m * m + m * p + p * p
     return Job(order, job.parent, job.depth, most, max(down.values()))
+
+
+def _lower(matrix: Array) -> Array:
+    """The lower triangle of a symmetric matrix, row by row."""
+    return np.asarray(matrix[np.tril_indices(len(matrix))])
 
 
 def _triangle(m: int) -> int:

@@ -20,13 +20,13 @@ import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.compiled import compiled
-from gp_core.grid.markov.flat_matrices import matrix
+from gp_core.grid.markov.flat_matrices import matrix, triangle_of, triangle_row
 from gp_core.grid.markov.front_arrays import Factors
 from gp_core.grid.markov.fronts import (
     BACK,
     BACK_AT,
+    BACK_REST,
     BORDER,
-    EXACT_BACK,
     FIRST,
     INVERSE_AT,
     NODES,
@@ -87,25 +87,24 @@ def _halves(boxes: Any) -> list[tuple[int, int]]:
 
 @compiled()
 def _matrices(k, tables, factors):  # type: ignore[no-untyped-def]
-    """F (m, p) and X (p, p) of a box: its own, or the prior's where no data touch it."""
+    """F (m, p) and the lower triangle of X of a box: its own, or the prior's where no data touch it."""
     boxes = tables.boxes
     p, m = boxes[k, PIVOTS], boxes[k, BORDER]
     if factors.filled[k]:
-        return matrix(factors.back, boxes[k, BACK_AT], m, p), matrix(
-            factors.inverse, boxes[k, INVERSE_AT], p, p
-        )
-    return matrix(tables.back, boxes[k, BACK], m, p), matrix(tables.back, boxes[k, VARIANCE], p, p)
+        inverse = triangle_of(factors.inverse, boxes[k, INVERSE_AT], p)
+        return matrix(factors.back, boxes[k, BACK_AT], m, p), inverse
+    return matrix(tables.back, boxes[k, BACK], m, p), triangle_of(tables.back, boxes[k, VARIANCE], p)
 
 
 @compiled(fastmath={"contract", "reassoc"})
 def _upwards(first, last, tables, factors, r, out):  # type: ignore[no-untyped-def]
     """out_p = X r_p and r_m -= F r_p, from box last - 1 to box `first`: halves before what they are halves of."""
     boxes = tables.boxes
-    room = np.empty(r.shape[1])
+    room = np.empty((2, r.shape[1]))
     for k in range(last - 1, first - 1, -1):
         p, m = boxes[k, PIVOTS], boxes[k, BORDER]
         front = tables.nodes[boxes[k, NODES] : boxes[k, NODES] + p + m]
-        own = room[:p]
+        own, product = room[0, :p], room[1, :p]
         for side in range(r.shape[0]):
             nothing = True
             for a in range(p):
@@ -115,10 +114,13 @@ def _upwards(first, last, tables, factors, r, out):  # type: ignore[no-untyped-d
                 continue
             F, X = _matrices(k, tables, factors)
             for a in range(p):
-                row, total = X[a], 0.0
-                for b in range(p):
+                row, value, total = triangle_row(X, a), own[a], 0.0
+                for b in range(a):
                     total += row[b] * own[b]
-                out[side, front[a]] = total
+                    product[b] += row[b] * value
+                product[a] = total + row[a] * value
+            for a in range(p):
+                out[side, front[a]] = product[a]
             for a in range(m):
                 row, total = F[a], 0.0
                 for b in range(p):
@@ -156,15 +158,16 @@ def _add_prior_product(first, last, tables, x, out):  # type: ignore[no-untyped-
         p, m = boxes[k, PIVOTS], boxes[k, BORDER]
         front = tables.nodes[boxes[k, NODES] : boxes[k, NODES] + p + m]
         W = matrix(tables.own, boxes[k, OWN], p, p)
-        back = matrix(tables.exact_back, boxes[k, EXACT_BACK], m, p)
+        back = matrix(tables.back, boxes[k, BACK], m, p)
+        rest = matrix(tables.back_rest, boxes[k, BACK_REST], m, p)
         error, weighted = room[0, :p], room[1, :p]
         for side in range(x.shape[0]):
             for a in range(p):
                 error[a] = x[side, front[a]]
             for b in range(m):
-                row, value = back[b], x[side, front[p + b]]
+                row, row_rest, value = back[b], rest[b], x[side, front[p + b]]
                 for a in range(p):
-                    error[a] += row[a] * value
+                    error[a] += (np.float64(row[a]) + np.float64(row_rest[a])) * value
             for a in range(p):
                 row, total = W[a], 0.0
                 for b in range(p):
@@ -172,9 +175,9 @@ def _add_prior_product(first, last, tables, x, out):  # type: ignore[no-untyped-
                 weighted[a] = total
                 out[side, front[a]] += total
             for b in range(m):
-                row, total = back[b], 0.0
+                row, row_rest, total = back[b], rest[b], 0.0
                 for a in range(p):
-                    total += row[a] * weighted[a]
+                    total += (np.float64(row[a]) + np.float64(row_rest[a])) * weighted[a]
                 out[side, front[p + b]] += total
 
 

@@ -98,7 +98,7 @@ class Pane:
         n_y, n_x = plan.size
         N, K = n_y * n_x, right_hand_sides
         self.means = np.zeros((K, n_y, n_x))
-        self.covariances = np.zeros((n_y, n_x, NEIGHBOURS))
+        self.covariances = np.zeros((n_y, n_x, NEIGHBOURS), dtype=np.float32)
         self._stencil = np.zeros((n_y, n_x, NEIGHBOURS))
         self._right = np.zeros((K, n_y, n_x))
         self._factors = Factors(
@@ -109,8 +109,8 @@ class Pane:
         self._triangles = np.empty(plan.lengths[2], dtype=plan.precision)
         """L of the boxes that are kept."""
         self._borders: list[Any] = [None] * len(plan.jobs)
-        self._factored: Array | None = None
-        """(N, 13) the stencil that was eliminated; None before that, or where variances may not lag."""
+        self._factored: Any = None
+        """(N, 13) the stencil that was eliminated, in float32; None before that, or where variances may not lag."""
         self._residual = np.zeros((K, N))
         """Of the normal equations at the means, as far as it is known without the prior."""
         self._drift = 0.0
@@ -179,7 +179,7 @@ class Pane:
             self.fallbacks += 1
         if self._lag > 0.0:
             waits = prompt and self._spread_delay < _MOST_DELAY and not self._has_lost()
-            self._factored = self._stencil.reshape(-1, NEIGHBOURS).copy()
+            self._factored = self._stencil.reshape(-1, NEIGHBOURS).astype(np.float32)
             self._delay[:] = 0
             dirty |= self._not_spread
             self._not_spread = dirty.copy() if waits else np.zeros_like(dirty)
@@ -255,14 +255,15 @@ class Pane:
             return np.zeros(plan.size, dtype=np.bool_)
         return self._renew_covariances(workers)
 
-    def _renew_factors(self, jobs: Mask, factored: Array, workers: Workers) -> bool:
+    def _renew_factors(self, jobs: Mask, factored: Any, workers: Workers) -> bool:
         """Eliminate the present data of these jobs and of all that they are parts of; False if that is not possible."""
         if not jobs.any():
             return True
         if not self._eliminate_with_parents(jobs, workers):
             self._waiting |= jobs
             return False
-        np.copyto(factored, self._stencil.reshape(-1, NEIGHBOURS), where=jobs[self.plan.owners])
+        renewed = jobs[self.plan.owners]
+        np.copyto(factored, self._stencil.reshape(-1, NEIGHBOURS), where=renewed, casting="same_kind")
         self._not_spread |= jobs
         self._delay[jobs] = 0
         return True
@@ -312,7 +313,7 @@ class Pane:
         """
         return np.asarray((change.size > _RENEWED_WITH * self._lag * change.seen) | (change.large > 0.0))
 
-    def _change_by_job(self, factored: Array) -> _Change:
+    def _change_by_job(self, factored: Any) -> _Change:
         """How the data of each job have changed since they were eliminated."""
         now, then = self._stencil[..., 0].ravel(), factored[:, 0]
         larger = np.maximum(now, then)

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from gp_core.compiled import compiled
-from gp_core.grid.markov.flat_matrices import SHORT, matrix
+from gp_core.grid.markov.flat_matrices import SHORT, matrix, triangle_of, triangle_row
 from gp_core.grid.markov.fronts import (
     BACK,
     BACK_AT,
@@ -95,10 +95,10 @@ def substitute(order, tables, factors, shared, covariances, room):  # type: igno
         S = _covariance_on(stack, at[k], m, p)
         if filled[k]:
             F = matrix(factors.back, boxes[k, BACK_AT], m, p)
-            X = matrix(factors.inverse, boxes[k, INVERSE_AT], p, p)
+            X = triangle_of(factors.inverse, boxes[k, INVERSE_AT], p)
         else:
             F = matrix(tables.back, boxes[k, BACK], m, p)
-            X = matrix(tables.back, boxes[k, VARIANCE], p, p)
+            X = triangle_of(tables.back, boxes[k, VARIANCE], p)
         _find_covariance(F, X, work, S)
         for a in range(p + m):
             place[front[a]] = a
@@ -154,13 +154,15 @@ def _make_work(order, boxes):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _find_covariance(F, X, work, S):  # type: ignore[no-untyped-def]
-    """-S_mp = S_mm F and S_pp = X + F' S_mm F, both of the rows of F that count."""
+    """-S_mp = S_mm F and S_pp = X + F' S_mm F, both of the rows of F that count; of X the lower triangle is given."""
     m, p = F.shape
     own = S.own
     if m == 0:
         for a in range(p):
-            for b in range(p):
-                own[a, b] = X[a, b]
+            row = triangle_row(X, a)
+            for b in range(a + 1):
+                own[a, b] = row[b]
+                own[b, a] = row[b]
         return
     square = matrix(work.square, 0, p, p)
     count = m if m < _SMALL else _choose_rows(F, X, S.border, work.precision, work.chosen)
@@ -176,8 +178,10 @@ def _find_covariance(F, X, work, S):  # type: ignore[no-untyped-def]
         _take_rows(S.mixed, work.chosen, mixed)
         np.dot(back.T, mixed, square)
     for a in range(p):
-        for b in range(p):
-            own[a, b] = X[a, b] + square[a, b]
+        row = triangle_row(X, a)
+        for b in range(a + 1):
+            own[a, b] = row[b] + square[a, b]
+            own[b, a] = row[b] + square[b, a]
 
 
 @compiled(fastmath={"contract", "reassoc"})
@@ -185,7 +189,7 @@ def _choose_rows(F, X, S_mm, precision, chosen):  # type: ignore[no-untyped-def]
     """Note the rows b of F with S_bb sum_a F_ba^2 / X_aa above `_SCREENED`; how many there are."""
     m, p = F.shape
     for a in range(p):
-        precision[a] = 1.0 / X[a, a]
+        precision[a] = 1.0 / triangle_row(X, a)[a]
     count = 0
     for b in range(m):
         row, total = F[b], np.float32(0.0)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from gp_core.arrays import Array
 from gp_core.grid.axes import Axis, Grid
+from gp_core.grid.markov.detail import (
+    Detail,
+    DetailAt,
+    DetailPrior,
+    detail_prior,
+    estimate_detail,
+    fill_blocks,
+    fill_places,
+)
 from gp_core.grid.markov.evaluation import (
     VALUE_AND_SLOPES,
     at_cells,
@@ -51,13 +60,13 @@ class MarkovSurface:
     lag: float = 0.0
     means: Array = field(init=False, repr=False)
     """(1, K, J + 2, I + 2)"""
-    covariances: Array = field(init=False, repr=False)
-    """(1, J + 2, I + 2, 13) of each coefficient with its neighbours."""
+    covariances: Any = field(init=False, repr=False)
+    """(1, J + 2, I + 2, 13) of each coefficient with its neighbours, in float32 as they are found."""
 
     def __post_init__(self) -> None:
         shape = self.y.count + DEGREE, self.x.count + DEGREE
         self.means = np.zeros((1, self.right_hand_sides, *shape))
-        self.covariances = np.empty((1, *shape, NEIGHBOURS))
+        self.covariances = np.empty((1, *shape, NEIGHBOURS), dtype=np.float32)
         self.covariances[:] = _prior_covariances(self.fronts.prior)
         self._changed: Mask = np.zeros((self.y.count, self.x.count), dtype=np.bool_)
         self._panes: list[_Part] | None = None
@@ -193,6 +202,55 @@ class MarkovSurface:
                 out[..., a, b] = sum(by_x[q] * rows[..., q : q + n_x] for q in range(ORDER))
         return out
 
+    def estimate_detail(self, s: Statistics, squares: Array) -> Detail | None:
+        """Relief below the lattice that the points show, from the squares (J, I) of their residuals; None of none."""
+        if self.right_hand_sides > 1:
+            return None
+        return estimate_detail(s, self.block_means()[0], squares, self._detail_prior)
+
+    def detail_blocks(self, s: Statistics, detail: Detail) -> tuple[Array, Array, Array]:
+        """(J, I, 3, 3) monomial coefficients of the mean detail on every block, and of its points the leverages (J, I)
+        in it and what it leaves (J, I) of those in the splines, as a share."""
+        means = self.block_means()[0]
+        out, leverage, pull = np.empty_like(means), np.empty(means.shape[:2]), np.empty(means.shape[:2])
+        root = self._detail_prior.root
+        fill_blocks(s.weights, s.heights, means, root, detail.ratio, out, leverage, pull)
+        return out, leverage, pull
+
+    def detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail) -> DetailAt:
+        """How detail changes what the splines say at points (N,)."""
+        return DetailAt(*self._detail_at(x, y, s, detail, pulls=True))
+
+    def detail_layers(self, s: Statistics, detail: Detail) -> DetailAt:
+        """The same at the cells (ny, nx), without `pull`: there are no points to be left out."""
+        x, y = np.meshgrid(self.grid.x, self.grid.y)
+        found = self._detail_at(x.ravel(), y.ravel(), s, detail, pulls=False)
+        return DetailAt(*found.reshape(-1, *x.shape))
+
+    def _detail_at(self, x: Array, y: Array, s: Statistics, detail: Detail, *, pulls: bool) -> Array:
+        (j, v), (i, t) = (_in_block(at, axis) for at, axis in ((y, self.y), (x, self.x)))
+        means, prior = self.block_means()[0], self._detail_prior
+        cuts = np.linspace(0, x.size, self.workers.count + 1).astype(int)
+        parts = [slice(a, b) for a, b in itertools.pairwise(cuts)]
+        out = [np.empty((len(DetailAt._fields), part.stop - part.start)) for part in parts]
+        self.workers.run(
+            fill_places,
+            [
+                (j[part], v[part], i[part], t[part], s.weights, s.heights, means, self.covariances[0],
+                 prior.root, prior.shares, detail.ratio, pulls, values)
+                for part, values in zip(parts, out, strict=True)
+            ],
+        )  # fmt: skip
+        return np.concatenate(out, axis=1)
+
+    def detail_unresolved(self, detail: Detail) -> float:
+        """Variance of the relief that neither splines nor detail carry."""
+        return detail.ratio * max(self.fronts.prior.unresolved - self._detail_prior.variance, 0.0)
+
+    @property
+    def _detail_prior(self) -> DetailPrior:
+        return detail_prior(self.fronts.prior.kernel, self.fronts.prior.spacing)
+
     def block_variances(self) -> Array:
         """(J, I) variance in the middle of every block."""
         x, y = np.meshgrid(self.x.middles, self.y.middles)
@@ -250,14 +308,14 @@ class _Part:
     y: _Piece
     x: _Piece
 
-    def copy(self, means: Array, covariances: Array) -> None:
+    def copy(self, means: Array, covariances: Any) -> None:
         """Write what the pane answers for to means (K, J + 2, I + 2) and covariances (J + 2, I + 2, 13)."""
         there = slice(self.y.core, self.y.end), slice(self.x.core, self.x.end)
         here = tuple(slice(piece.core - piece.first, piece.end - piece.first) for piece in (self.y, self.x))
         means[:, *there] = self.pane.means[:, *here]
         covariances[there] = self.pane.covariances[here]
 
-    def join(self, covariances: Array) -> None:
+    def join(self, covariances: Any) -> None:
         """Scale the covariances with coefficients that other panes answer for: those have another variance there.
 
         A pane does not see data far beyond it, so that far from any the variances of two panes differ by some percent.
@@ -298,6 +356,13 @@ def _cut(count: int) -> list[_Piece]:
         _Piece(min(max(start - _OVERLAP, 0), count - size), size, start, min(start + core, count))
         for start in range(0, count, core)
     ]
+
+
+def _in_block(at: Array, axis: Axis) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Array]:
+    """Block (N,) and place in it, -1 to 1, of coordinates; outside the window those of the nearest."""
+    block, t = axis.locate(at)
+    inside = np.clip(block, 0, axis.count - 1).astype(np.int64)
+    return inside, np.where(block < inside, -1.0, np.where(block > inside, 1.0, t))
 
 
 def _at_axis(at: Array, axis: Axis) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Array, Array]:

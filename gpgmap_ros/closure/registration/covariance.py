@@ -57,6 +57,7 @@ from gpgmap_ros.closure.registration.octaves import remove_trend
 from gpgmap_ros.closure.registration.overlay import Overlay, crop, overlay_maps
 from gpgmap_ros.closure.registration.refinement import INDEPENDENT_STRIDE, NU, Alignment
 from gpgmap_ros.closure.registration.registration_map import RegistrationMap
+from gpgmap_ros.closure.registration.stated_drift import stated_factors
 
 Mask = NDArray[np.bool_]
 
@@ -98,12 +99,13 @@ def compute_covariance(
     weight = INDEPENDENT_STRIDE**2 * np.deg2rad(config.tilt_std) ** -2.0
     prior = np.diag([0.0, 0.0, 0.0, weight, weight, 0.0])
     trusted = np.where(mask, trust(u), 0.0)
+    driven = len(source.way) > 1 and len(target.way) > 1
+    factors = stated_factors(source, target, config)
     bends, doubts = (
-        split_upright(root * bend_residuals(alignment, source, target, over, config, doubt))
+        split_upright(root * bend_residuals(alignment, source, target, over, config, doubt, factors))
         for doubt in (False, True)
     )
     level, upright = (residual_patterns(part, X, trusted, prior) for part in bends)
-    driven = len(source.way) > 1 and len(target.way) > 1
     found = weigh_cases(
         score_likelihoods(u, X, level, doubts[0], mask),
         score_likelihoods(u, X, upright, None, mask),

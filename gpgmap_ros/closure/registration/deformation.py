@@ -30,7 +30,7 @@ middle, along both axes, from a frame that stands as far away as it reaches; the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,8 @@ MISMATCH, PATCHES = 0.3, 5
 """e, part of c by which it may be wrong; patches across the shared ground, longer side."""
 LARGEST_DRIFT = 1.0
 """tau with which bending is fitted before it is known."""
+ALIKE = np.ones((2, 2))
+"""Factors of two maps that drift alike."""
 STEPS = 4
 """Of that fit, each with new weights of the cells."""
 
@@ -67,22 +69,31 @@ class Drive:
     """Way of a map in cells of the target: where its drift happens.
 
     points: (K, 2); step: metres between them; before: drift before the first that counts as well, in steps
+    shift, turn: factors on the standard deviations of both
     """
 
     points: Array
     step: float
     before: float = 0.0
+    shift: float = 1.0
+    turn: float = 1.0
 
 
-def drives_of(alignment: Alignment, source: RegistrationMap, target: RegistrationMap) -> list[list[Drive]]:
-    """For each map the ways that it may have been made on, in cells of the target."""
+def drives_of(
+    alignment: Alignment, source: RegistrationMap, target: RegistrationMap, factors: Array
+) -> list[list[Drive]]:
+    """For each map the ways that it may have been made on, in cells of the target.
+
+    factors: (2, 2) of source and target, on standard deviations of shifts and turns
+    """
 
     def to_target(points: Array) -> Array:
         return np.asarray((points - source.centre) @ alignment.R[:2, :2].T + alignment.t[:2])
 
+    of_source = [replace(d, points=to_target(d.points)) for d in ways(source)]
     return [
-        [Drive(to_target(d.points), d.step, d.before) for d in ways(source)],
-        ways(target),
+        [replace(d, shift=float(shift), turn=float(turn)) for d in of_map]
+        for of_map, (shift, turn) in zip((of_source, ways(target)), factors, strict=True)
     ]
 
 
@@ -115,8 +126,8 @@ def height_changes(
             np.ascontiguousarray(slope),
             w,
             (NEAR * length) ** 2,
-            config.drift_rotation * np.sqrt(drive.step),
-            SHIFT * config.drift_position * np.sqrt(drive.step) * shift,
+            drive.turn * config.drift_rotation * np.sqrt(drive.step),
+            drive.shift * SHIFT * config.drift_position * np.sqrt(drive.step) * shift,
             drive.before,
             doubt,
         )
@@ -195,16 +206,17 @@ def bend_residuals(
     over: Overlay,
     config: ClosureConfig,
     doubt: bool = False,
+    factors: Array = ALIKE,
 ) -> Array:
     """(M, rows, columns) changes of the height residuals by drift inside the maps, each of one standard deviation.
 
-    doubt: as of `spread_drift`
+    doubt: as of `spread_drift`; factors: as of `drives_of`
     """
     slope = 0.5 * (over.source_slope + over.target_slope)
     return np.concatenate(
         [
             height_changes(drive, over.points[:2], slope, config, doubt) / np.sqrt(len(of_map))
-            for of_map in drives_of(alignment, source, target)
+            for of_map in drives_of(alignment, source, target, factors)
             for drive in of_map
         ]
     )

@@ -59,4 +59,7 @@ def check_map(surface: RegistrationMap) -> None:
         raise ValueError(f"its way is {way.dtype} {way.shape}, expected at most {WAY_POINTS} places")
     if not (np.abs(way) * resolution <= FARTHEST).all():
         raise ValueError("its way is out of range")
+    rates = surface.drift_rates
+    if rates.shape != (2,) or rates.dtype != np.float64 or not (np.isfinite(rates) & (rates >= 0.0)).all():
+        raise ValueError("its drift_rates are no pair of variances")
     check_number(surface.radius, "its radius", 0.0, math.hypot(*shape))

@@ -49,6 +49,7 @@ class RegistrationMap:
     centre: (2,) x and y of the middle of the trusted cells, in cells from the centre of cell (0, 0)
     radius: of the trusted cells around `centre`, in cells; area: sum of the weights
     way: (K, 2) x and y of the robot in cells, at most WAY_POINTS of equal distance; empty where no way is known
+    drift_rates: (2,) as of a GPGMap, m^2 and rad^2 per metre
     fields: (6, rows, columns) the fields above in one array, of which they are views: inner loops that take one array
         instead of six are compiled sooner
     """
@@ -66,6 +67,7 @@ class RegistrationMap:
     radius: float
     area: float
     way: Array = field(default_factory=lambda: np.zeros((0, 2)), repr=False)
+    drift_rates: Array = field(default_factory=lambda: np.zeros(2), repr=False)
     fields: Field = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -128,6 +130,7 @@ def make_registration_map(map_: GPGMap, config: ClosureConfig) -> RegistrationMa
         radius=float(np.hypot(columns - centre[0], rows - centre[1]).max()),
         area=area,
         way=thin_way((map_.way[:, :2] - np.array(map_.grid.origin)) / h - 0.5),
+        drift_rates=np.array(map_.drift_rates, dtype=np.float64),
     )
 
 

@@ -21,10 +21,12 @@ from gpgmap_ros.storage.atomic import atomic_write
 from gpgmap_ros.storage.untrusted import array_sizes, check_declared, open_regular, read_array
 
 MAGIC: Final = b"GPGMAP-CLOSURE\n"
-VERSION: Final = 2
-"""1 had no ways: such maps count as made by anything."""
+VERSION: Final = 3
+"""1 had no ways: such maps count as made by anything. 2 had no drift_rates: their odometry counts as usual."""
 HEADER: Final = struct.Struct("<IQ32s")  # version, length of the content, its SHA-256
-ARRAYS = (*FIELDS, "origin", "centre", "way")
+ARRAYS = (*FIELDS, "origin", "centre", "way", "drift_rates")
+LATER = ("way", "drift_rates")
+"""Arrays that earlier versions did not have."""
 NAMES = "names"
 NUMBERS = ("resolution", "base", "radius", "area")
 
@@ -103,13 +105,13 @@ def decode_maps(content: bytes) -> dict[str, RegistrationMap]:
             raise ValueError("its names are no list of texts")
         if len(set(names)) != len(names):
             raise ValueError("two of its submaps have the same name")
-        ways = sum(name.endswith("/way") for name in sizes)
-        if ways not in (0, len(names)) or len(sizes) != 1 + ways + len(names) * len(ARRAYS):
+        there = [name for name in ARRAYS if name not in LATER or f"0/{name}" in sizes]
+        if len(sizes) != 1 + len(names) * (len(there) + 1):
             raise ValueError(f"it has {len(sizes)} arrays for {len(names)} submaps")
         maps = {}
         for k, name in enumerate(names):
             try:
-                maps[name] = decode_map(archive, k, ARRAYS if ways else ARRAYS[:-1])
+                maps[name] = decode_map(archive, k, there)
             except ValueError as error:
                 raise ValueError(f"submap '{shorten(name)}': {error}") from error
     return maps

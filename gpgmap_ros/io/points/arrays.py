@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +21,30 @@ from gpgmap_ros.storage.npz import array_sizes, open_array, read_arrays
 
 SMALL_BYTES = 1 << 16
 """For what is read as a whole: an offset, a code, a name."""
+LEAST_ROW = 9
+"""Columns of an array with three rows beyond which these are x, y and z: no survey has three points."""
+SKIPPED_BYTES = 1 << 20
+"""At a time, of what is read for its checksum only."""
+
+
+@dataclass(frozen=True)
+class NpyHeader:
+    """What an .npy file says of its array. by_column: in Fortran order, as of `np.array([x, y, z]).T`"""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    by_column: bool
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def check_points(self, name: str) -> None:
+        """ValueError where it is no array (N, 3); more columns may follow."""
+        if len(self.shape) != 2 or self.shape[1] < 3:
+            raise ValueError(f"{name} has shape {self.shape}, expected (N, 3)")
+        if self.shape[0] == 3 < LEAST_ROW < self.shape[1]:
+            raise ValueError(f"{name} has shape {self.shape}, expected (N, 3): save its transpose")
 
 
 def open_npz(path: Path) -> PointSource:
@@ -35,19 +62,24 @@ def open_npz(path: Path) -> PointSource:
             f"it has neither xyz, points, nor x, y, z, but {', '.join(sorted(names)) or 'nothing'}"
         )
     members = [whole] if whole else ["x", "y", "z"]
-    shapes = [_npy_shape(path, member) for member in members]
+    headers = [_member_header(path, member) for member in members]
+    shapes = [header.shape for header in headers]
     count = shapes[0][0]
-    if whole and (len(shapes[0]) != 2 or shapes[0][1] < 3):
-        raise ValueError(f"'{whole}' has shape {shapes[0]}, expected (N, 3)")
-    if not whole and any(shape != (count,) for shape in shapes):
+    if whole:
+        headers[0].check_points(f"'{whole}'")
+    elif any(shape != (count,) for shape in shapes):
         raise ValueError(
             f"x, y and z have the shapes {', '.join(map(str, shapes))}, expected three times (N,)"
         )
 
     def read(stride: int) -> Iterator[Array]:
-        streams = [_npy_rows(path, member, stride) for member in members]
-        for parts in zip(*streams, strict=True):
-            yield np.add(parts[0][:, :3] if whole else np.column_stack(parts), offset, dtype=np.float64)
+        if whole:
+            pieces = _npy_points(lambda: _open_member(path, whole), stride, headers[0].by_column)
+        else:
+            streams = [_npy_rows(_open_member(path, member), stride) for member in members]
+            pieces = (np.column_stack(parts) for parts in zip(*streams, strict=True))
+        for xyz in pieces:
+            yield np.add(xyz, offset, dtype=np.float64)
 
     return PointSource(path, count, crs, read)
 
@@ -70,53 +102,93 @@ def _small_arrays(path: Path, sizes: dict[str, int]) -> dict[str, Any]:
     return read_arrays(path, sizes)
 
 
-def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+OpenedArray = tuple[IO[bytes], NpyHeader]
+"""A stream at the first byte of an array, and its header."""
+
+
+def _npy_header(file: IO[bytes]) -> NpyHeader:
     version = np.lib.format.read_magic(file)
     reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = reader(file)
     if dtype.hasobject or dtype.kind not in "fiu":
         raise ValueError(f"its array has the type {dtype}, expected numbers")
-    if fortran and len(shape) > 1:
-        raise ValueError("its array is in Fortran order: save it with np.ascontiguousarray")
-    return shape, dtype
+    return NpyHeader(shape, dtype, fortran and len(shape) > 1)
 
 
-def _check_header(file: IO[bytes], member: str, declared: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type of an array in an archive; ValueError where they do not make up the member's declared size.
+@contextlib.contextmanager
+def _open_member(path: Path, member: str) -> Iterator[OpenedArray]:
+    """An array in an archive; ValueError where shape and type do not make up the member's declared size.
 
     The checksum of a member is compared when its last declared byte has been read: a wrong size would skip that.
     """
-    shape, dtype = _npy_header(file)
-    size, there = math.prod(shape) * dtype.itemsize, declared - file.tell()
-    if size != there:
-        raise ValueError(
-            f"its '{member}' declares {size:,} bytes and has {there:,}: it is damaged; copy it again"
-        )
-    return shape, dtype
+    with open_array(path, member) as (file, declared):
+        header = _npy_header(file)
+        there = declared - file.tell()
+        if header.size != there:
+            raise ValueError(
+                f"its '{member}' declares {header.size:,} bytes and has {there:,}: it is damaged; copy it again"
+            )
+        yield file, header
 
 
-def _npy_shape(path: Path, member: str) -> tuple[int, ...]:
-    with open_array(path, member) as (file, size):
-        shape, _ = _check_header(file, member, size)
-    if not shape:
-        raise ValueError(f"'{member}' is a single number, expected (N, 3)")
-    return shape
+@contextlib.contextmanager
+def _open_npy(path: Path) -> Iterator[OpenedArray]:
+    with path.open("rb") as file:
+        yield file, _npy_header(file)
 
 
-def _npy_rows(path: Path, member: str, stride: int) -> Iterator[NDArray[Any]]:
-    with open_array(path, member) as (file, size):
-        yield from rows_of(file, stride, *_check_header(file, member, size))
+def _member_header(path: Path, member: str) -> NpyHeader:
+    with _open_member(path, member) as (_, header):
+        if not header.shape:
+            raise ValueError(f"'{member}' is a single number, expected (N, 3)")
+        return header
+
+
+def _npy_points(
+    opened: Callable[[], contextlib.AbstractContextManager[OpenedArray]], stride: int, by_column: bool
+) -> Iterator[NDArray[Any]]:
+    """Points (N, 3), a piece at a time. Of an array by columns each of the three is a stream of its own."""
+    if by_column:
+        columns = [_npy_column(opened(), stride, number) for number in range(3)]
+        yield from (np.column_stack(parts) for parts in zip(*columns, strict=True))
+    else:
+        yield from (rows[:, :3] for rows in _npy_rows(opened(), stride))
+
+
+def _npy_rows(opening: contextlib.AbstractContextManager[OpenedArray], stride: int) -> Iterator[NDArray[Any]]:
+    with opening as (file, header):
+        yield from rows_of(file, stride, header.shape, header.dtype)
+
+
+def _npy_column(
+    opening: contextlib.AbstractContextManager[OpenedArray], stride: int, number: int
+) -> Iterator[NDArray[Any]]:
+    with opening as (file, header):
+        rows, columns = header.shape
+        length = rows * header.dtype.itemsize
+        if stride > 1:
+            file.seek(number * length, io.SEEK_CUR)
+            yield from rows_of(file, stride, (rows,), header.dtype)
+            return
+        # read instead of skipped: zipfile compares no checksum after a seek (Python 3.12)
+        _read_past(file, number * length)
+        yield from rows_of(file, stride, (rows,), header.dtype)
+        if number == 2:
+            _read_past(file, (columns - 3) * length)
+
+
+def _read_past(file: IO[bytes], count: int) -> None:
+    """Stops at the end of a file that was cut off, which whoever reads the next number finds."""
+    while count > 0 and (data := file.read(min(count, SKIPPED_BYTES))):
+        count -= len(data)
 
 
 def open_npy(path: Path) -> PointSource:
-    with path.open("rb") as file:
-        shape, _ = _npy_header(file)
-    if len(shape) != 2 or shape[1] < 3:
-        raise ValueError(f"its array has shape {shape}, expected (N, 3)")
+    with _open_npy(path) as (_, header):
+        header.check_points("its array")
 
     def read(stride: int) -> Iterator[Array]:
-        with path.open("rb") as file:
-            for rows in rows_of(file, stride, *_npy_header(file)):
-                yield rows[:, :3].astype(np.float64)
+        for xyz in _npy_points(lambda: _open_npy(path), stride, header.by_column):
+            yield xyz.astype(np.float64)
 
-    return PointSource(path, shape[0], Crs(), read)
+    return PointSource(path, header.shape[0], Crs(), read)

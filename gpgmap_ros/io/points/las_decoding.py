@@ -147,7 +147,12 @@ def open_las(path: Path, threads: bool = True) -> laspy.LasReader:
     """
     limit_time()
     backend = laspy.LazBackend.LazrsParallel if threads else laspy.LazBackend.Lazrs
-    reader = laspy.open(path, decompression_selection=FIELDS, laz_backend=backend)
+    try:
+        reader = laspy.open(path, decompression_selection=FIELDS, laz_backend=backend)
+    except laspy.errors.LaspyException as error:
+        raise ValueError(
+            f"it is no LAS file, or its header is cut off or damaged ({error}): copy it again"
+        ) from error
     header, size = reader.header, path.stat().st_size
     count, stored = int(header.point_count), size - int(header.offset_to_point_data)
     packed = header.are_points_compressed

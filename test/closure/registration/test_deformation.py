@@ -23,6 +23,7 @@ from gpgmap_ros.closure.registration.deformation import (
     MISMATCH,
     PARTS,
     PATCHES,
+    SHIFT,
     Drive,
     fit_bending,
     height_changes,
@@ -33,6 +34,7 @@ from gpgmap_ros.closure.registration.deformation import (
     ways,
 )
 from gpgmap_ros.closure.registration.registration_map import WAY_POINTS, make_registration_map, thin_way
+from gpgmap_ros.closure.registration.stated_drift import UNSTATED, stated_factors
 from gpgmap_ros.geometry import apply, inverse
 from gpgmap_ros.mapping import GPGMap
 
@@ -87,6 +89,42 @@ def test_the_truth_of_a_bent_map_is_within_what_is_stated(world: World, straight
     bent, plain = (np.sqrt(found[k].covariance[5, 5]) for k in (0, 1))
     assert bent > 4.0 * plain
     assert found[0].evidence.bend > found[1].evidence.bend
+
+
+def test_drift_that_odometry_states_is_expected(straight, world: World):
+    """Where ground at the end of one way and the start of the other says little, less drift than usual makes a pose
+    better known, and more makes it worse, however much; the pose and its probability stay."""
+    target, _ = straight
+    source, _ = driven_map(world, (112.0, 101.0), 0.0, 2)
+    usual = register(source, target, CONFIG)
+    stds = []
+    for rates in ((1e-9, 1e-9), (0.02, 2e-4), (1e3, 10.0)):
+        stated = register(*(dataclasses.replace(m, drift_rates=rates) for m in (source, target)), CONFIG)
+        np.testing.assert_array_equal(stated.T_target_source, usual.T_target_source)
+        assert stated.probability == usual.probability
+        stds.append(np.sqrt(np.diag(stated.covariance) / np.diag(usual.covariance))[[0, 1, 2, 5]])
+    good, bad, worse = stds
+    assert (good < 0.8).all()
+    assert (good > 0.2).all()
+    assert (bad > 1.1).all()
+    assert (worse > 1.1).all()
+
+
+def test_one_map_may_state_its_drift_and_the_other_none(straight):
+    good, plain = (
+        make_registration_map(dataclasses.replace(straight[0], drift_rates=rates), CONFIG)
+        for rates in ((1e-12, 1e-12), (0.0, 0.0))
+    )
+    factors = stated_factors(good, plain, CONFIG)
+    np.testing.assert_allclose(factors, [[np.sqrt(UNSTATED)] * 2, [1.0, 1.0]], rtol=1e-3)
+    usual = 2.0 * DRIVEN.usual**2 * np.exp(2.0 * DRIVEN.spread**2)
+    expected = dataclasses.replace(
+        good,
+        drift_rates=usual * np.array([(SHIFT * CONFIG.drift_position) ** 2, CONFIG.drift_rotation**2]),
+    )
+    np.testing.assert_allclose(stated_factors(expected, plain, CONFIG)[0], np.sqrt(1.0 + UNSTATED))
+    still = dataclasses.replace(good, way=np.zeros((0, 2)))
+    assert stated_factors(still, still, CONFIG).tolist() == [[1.0, 1.0]] * 2
 
 
 def likelihoods(tau: float, sizes: np.ndarray, rng: np.random.Generator, excess: float = 1.0) -> np.ndarray:
@@ -285,3 +323,11 @@ def test_ways_are_kept_with_the_submaps(straight, tmp_path):
     database.save(tmp_path / "maps.db")
     loaded = ClosureDatabase.load(tmp_path / "maps.db", CONFIG)
     np.testing.assert_array_equal(loaded._maps["a"].way, database._maps["a"].way)
+
+
+def test_drift_that_was_stated_is_kept_with_the_submaps(straight, tmp_path):
+    database = ClosureDatabase(CONFIG)
+    database.add("a", dataclasses.replace(straight[0], drift_rates=(0.02, 3e-5)))
+    database.save(tmp_path / "maps.db")
+    loaded = ClosureDatabase.load(tmp_path / "maps.db", CONFIG)
+    assert loaded._maps["a"].drift_rates.tolist() == [0.02, 3e-5]

@@ -112,18 +112,20 @@ def rewritten(path, change, version=VERSION):
     path.write_bytes(MAGIC + HEADER.pack(version, len(content), hashlib.sha256(content).digest()) + content)
 
 
-def test_a_file_of_the_first_version_has_no_ways(database, tmp_path):
+@pytest.mark.parametrize(("version", "missing"), [(1, ("way", "drift_rates")), (2, ("drift_rates",))])
+def test_files_of_earlier_versions_lack_what_came_later(database, tmp_path, version, missing):
     path = tmp_path / "submaps.db"
     database.save(path)
 
-    def without_ways(arrays):
-        for name in [name for name in arrays if name.endswith("/way")]:
+    def without(arrays):
+        for name in [name for name in arrays if name.endswith(missing)]:
             del arrays[name]
 
-    rewritten(path, without_ways, version=1)
+    rewritten(path, without, version)
     loaded = ClosureDatabase.load(path)
     assert list(loaded) == list(database)
-    assert all(len(loaded._maps[name].way) == 0 for name in loaded)
+    assert all(not loaded._maps[name].drift_rates.any() for name in loaded)
+    assert version == 2 or all(len(loaded._maps[name].way) == 0 for name in loaded)
 
 
 def put(name, index, value):
@@ -141,7 +143,7 @@ def cast(name, kind):
     ("change", "message"),
     [
         (lambda arrays: None, ""),
-        (lambda arrays: arrays.pop("0/slope_x"), "50 arrays"),
+        (lambda arrays: arrays.pop("0/slope_x"), "55 arrays"),
         (lambda arrays: arrays.update({"0/slope_x": arrays["0/slope_x"][:, :-1]}), "slope_x is float32"),
         (cast("0/height", np.float64), "height is float64"),
         (put("0/height", (0, 0), np.nan), "height is not finite"),

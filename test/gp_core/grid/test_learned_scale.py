@@ -31,11 +31,11 @@ def level_of(gp: GridGP) -> float | None:
     return estimate_noise_level(gp._observations.effective(), KERNEL, gp.prior.unresolved)
 
 
-def make_map(xy: np.ndarray, z: np.ndarray, learn: bool = True) -> GridGP:
+def make_map(xy: np.ndarray, z: np.ndarray, learn: bool = True, detail: bool = False) -> GridGP:
     gp = GridGP(Grid((0.0, 0.0), (24, 24), 1.0), KERNEL, 1.0)
     gp.update(xy, z, STATED)
     if learn:
-        gp.learn_scale()
+        gp.learn_scale(detail=detail)
         gp.calibrate_by_own(xy, z, STATED)
     return gp
 
@@ -130,13 +130,30 @@ def test_intervals_hold_their_share_of_new_points(count: int, tails: int) -> Non
         assert abs(share - level) < (0.06 if count < 1000 else 0.03) * (1.0 if level < 0.99 else 0.4), level
 
 
-def test_a_vertical_face_is_where_the_variance_is_large() -> None:
+@pytest.mark.parametrize("detail", [False, True])
+def test_a_vertical_face_is_where_the_variance_is_large(detail: bool) -> None:
     rng = np.random.default_rng(7)
     xy = rng.uniform(0.0, SIZE, (8000, 2))
     z = np.where(xy[:, 0] > 12.3, 4.0, 0.0) + 0.05 * rng.normal(size=8000)
-    std = np.sqrt(make_map(xy, z).posterior().variance)[4:-4]
+    std = np.sqrt(make_map(xy, z, detail=detail).posterior().variance)[4:-4]
     assert np.median(std[:, 12]) > 0.5
     assert np.median(std[:, 12]) > 10.0 * np.median(std[:, 4])
+
+
+@pytest.mark.parametrize("at", [12.0, 12.3, 12.5, 12.9])
+def test_detail_makes_no_map_surer_of_a_face_than_it_is_right(at: float) -> None:
+    """Wherever the face is in its cells: as many true heights within two deviations as without detail."""
+    rng = np.random.default_rng(7)
+    xy = rng.uniform(0.0, SIZE, (8000, 2))
+    z = np.where(xy[:, 0] > at, 4.0, 0.0) + 0.05 * rng.normal(size=8000)
+    near = rng.uniform([12.0, 4.0], [13.0, 20.0], (2000, 2))
+    inside = []
+    for detail in (False, True):
+        gp = make_map(xy, z, detail=detail)
+        assert (gp._detail is not None) == detail
+        height, std = gp.predict(near, return_std=True)
+        inside.append(np.mean(np.abs(height - np.where(near[:, 0] > at, 4.0, 0.0)) <= 2.0 * std))
+    assert inside[1] > inside[0] - 0.05
 
 
 def test_what_was_learned_moves_with_the_window() -> None:

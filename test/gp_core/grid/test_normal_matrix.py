@@ -112,9 +112,9 @@ def test_the_safe_inverse_of_an_indefinite_matrix_is_positive() -> None:
     assert np.linalg.eigvalsh(inverse)[0] > 0.0
 
 
-def test_an_attempt_fails_where_a_result_is_not_finite() -> None:
+def test_an_attempt_fails_for_those_tiles_whose_result_is_not_finite() -> None:
     def fill(value: float, out: np.ndarray) -> None:
-        out[:] = value
+        out[1] = value
 
-    assert attempt(fill, 1.0, np.zeros(3))
-    assert not attempt(fill, np.nan, np.zeros(3))
+    assert attempt(fill, 1.0, np.zeros((3, 2, 2))).all()
+    np.testing.assert_array_equal(attempt(fill, np.nan, np.zeros((3, 2, 2))), [True, False, True])
