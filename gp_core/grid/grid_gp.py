@@ -485,13 +485,6 @@ class GridGP:
         return np.asarray(self._surface.variance_layers[0])
 
     @property
-    def even_variance_layer(self) -> Array:
-        """(ny, nx) variance of the height if points scattered everywhere as they do on the whole map."""
-        overall = 1.0 if self._scale is None else self._scale.correction * self._scale.overall
-        growth = 1.0 if self._detail is None else self._detail.growth
-        return overall * growth * self.raw_variance_layer
-
-    @property
     def _unfollowed_layer(self) -> Array | float:
         """(ny, nx) variance of the relief at edges and faces that the surface can't follow; 0 before `learn_scale`."""
         return 0.0 if self._scale is None else self._scale.unfollowed_on_grid(self.grid.x, self.grid.y)

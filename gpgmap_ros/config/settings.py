@@ -270,7 +270,7 @@ class GateConfig(Checked):
 
 @dataclass(frozen=True)
 class ClearingConfig(Checked):
-    """What rays pass through is taken out of the map (mapping/clearing.py). Compares with the surface of the gate."""
+    """What rays pass through is taken out of the map (mapping/clearing.py). Compares with the points of the map."""
 
     enabled: bool = setting(
         False,
@@ -279,18 +279,18 @@ class ClearingConfig(Checked):
         dynamic=True,
     )
     clouds: int = setting(
-        3, "clouds with rays through a cell that clear it", "clouds", 1, 10000, dynamic=True
+        3, "clouds with rays through a cell that clear it, at least", "clouds", 1, 10000, dynamic=True
     )
     tolerance: float = setting(
         0.15,
-        "a ray passes through where it is deeper below the surface than this",
+        "a ray passes through where it is deeper below the points of a cell than this",
         "m",
         low=0.0,
         high=100.0,
         dynamic=True,
     )
     threshold: float = setting(
-        4.0, "and than this many standard deviations of surface and ray", low=0.1, high=100.0, dynamic=True
+        4.0, "and than this many standard deviations of points and ray", low=0.1, high=100.0, dynamic=True
     )
     rays: int = setting(
         65536,

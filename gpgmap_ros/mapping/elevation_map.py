@@ -157,7 +157,7 @@ class ElevationMap:
         Data are kept in blocks: those go that hold the centre of such a cell, or have their own in one.
         """
         if self._gp is not None and len(xy):
-            centres = _block_centres(xy, self.config.resolution, self._gp.prior.spacing)
+            centres = block_centres(xy, self.config.resolution, self._gp.prior.spacing)
             self._gp.forget(np.concatenate([xy, centres]))
             self._sample = PointSample()  # of points that are not on the map any more, some may be in it
             self._posterior = None
@@ -314,17 +314,6 @@ class ElevationMap:
             return posterior
         return self._with_common_error(self._gp.posterior_by(cached_gp(self.config, APPROXIMATE_TILES)))
 
-    def even_variance(self, posterior: GridPosterior) -> Array:
-        """(ny, nx) variance of the heights of a posterior of this map, without what was learned of single places.
-
-        Where somebody stood and went, points scatter: no reason to doubt a ray that passes through what they show.
-        """
-        gp = self._gp
-        if gp is None or not gp.has_learned_noise or posterior is not self._posterior:
-            return posterior.variance
-        even = dataclasses.replace(posterior, variance=gp.even_variance_layer)
-        return self._with_common_error(even).variance
-
     def unknown(self, posterior: GridPosterior) -> NDArray[np.bool_]:
         """Mask of the cells of which the data say too little.
 
@@ -402,7 +391,7 @@ class ElevationMap:
         return make_gp(self._grid, height, self.config)
 
 
-def _block_centres(xy: Array, resolution: float, spacing: tuple[float, float]) -> Array:
+def block_centres(xy: Array, resolution: float, spacing: tuple[float, float]) -> Array:
     """(M, 2) centres of the blocks of a lattice with this spacing that lie in cells with centres (N, 2)."""
     places, inside = [], []
     for at, h in zip(xy.T, spacing, strict=True):

@@ -32,14 +32,12 @@ class PosteriorSnapshot:
 
     known: (ny, nx) cells to compare with
     stamp: of the newest data, nanoseconds; points: `ElevationMap.taken` then
-    even_variance: (ny, nx) see `ElevationMap.even_variance`; that of the posterior unless given
     """
 
     posterior: GridPosterior
     known: Mask
     stamp: int
     points: int = 0
-    even_variance: Array | None = None
 
     def gradient_at(self, xy: Array) -> Array:
         """Gradient (N, 2) at positions (N, 2), NaN where it is not known."""
@@ -58,8 +56,7 @@ def take_snapshot(elevation_map: ElevationMap, stamp: int, closely: bool = True)
     """The map as it is now, with data up to `stamp`; about so where it need not be `closely`."""
     posterior = elevation_map.posterior() if closely else elevation_map.approximate_posterior()
     known = ~elevation_map.unknown(posterior)
-    even_variance = elevation_map.even_variance(posterior)
-    return PosteriorSnapshot(posterior, known, stamp, elevation_map.taken, even_variance)
+    return PosteriorSnapshot(posterior, known, stamp, elevation_map.taken)
 
 
 @dataclass(frozen=True)

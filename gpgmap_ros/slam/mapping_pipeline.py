@@ -22,7 +22,7 @@ from gpgmap_ros.mapping.clearing import VisibilityClearing
 from gpgmap_ros.mapping.filters import select_ground
 from gpgmap_ros.mapping.gate import GateResult, InnovationGate, PosteriorSnapshot, take_snapshot
 from gpgmap_ros.mapping.map_file import LoadedMap, load_map, save_map
-from gpgmap_ros.mapping.model import warm_up, with_model_of
+from gpgmap_ros.mapping.model import block_spacing, warm_up, with_model_of
 from gpgmap_ros.mapping.noise import (
     CommonError,
     check_pose_covariance,
@@ -161,7 +161,7 @@ class MappingPipeline:
     def _forget_passing(self) -> None:
         """What belongs to the map of the moment and not to the map."""
         self._gate = InnovationGate(self._config.gate, self._config.mapping.length_scale)
-        self._clearing = VisibilityClearing(self._config.clearing)
+        self._clearing = VisibilityClearing(self._config.clearing, block_spacing(self._config.mapping)[0])
         self._surface: PosteriorSnapshot | None = None
         self._twin: ElevationMap | None = None
         """Of the map, with what was last solved of it; None where it is not solved beside."""
@@ -227,7 +227,8 @@ class MappingPipeline:
         elevation_map, moved = self._map_around(T_map_robot[:3, 3])
         variance, common = self._variance(ground.xyz, T_map_sensor[:3, 3], covariance)
         self._refresh_surface(elevation_map)
-        cleared = self._clear(ground.xyz, T_map_sensor[:3, 3], covariance, elevation_map)
+        ray_std = ray_deviations(covariance, self._config.noise)
+        cleared = self._clear(ground.xyz, T_map_sensor[:3, 3], ray_std, elevation_map)
         result = self._apply_gate(ground.xyz, variance, elevation_map)
         gone = np.concatenate([cleared, result.released])
         if len(gone):
@@ -237,6 +238,9 @@ class MappingPipeline:
         if not result.passed.all():
             xyz, variance = xyz[result.passed], variance[result.passed]
         used = elevation_map.add(xyz, variance, common)
+        if self._config.clearing.enabled:
+            self._clearing.forget(result.released, self._config.mapping.resolution)
+            self._clearing.add(T_map_sensor[:3, 3], xyz, variance, ray_std, elevation_map.grid)
         self._stamp, self._drive_id = max(self._stamp, stamp), self._drive_id or self._new_drive_id(stamp)
         submap, error = self._add_to_submap(
             xyz, variance, gone, T_map_robot, stamp, tilt_std, step, covariance
@@ -449,12 +453,13 @@ class MappingPipeline:
         return self._gate.apply(xyz, variance, self._surface, elevation_map.grid)
 
     def _clear(
-        self, xyz: Array, sensor: Array, covariance: Array | None, elevation_map: ElevationMap
+        self, xyz: Array, sensor: Array, ray_std: tuple[float, float], elevation_map: ElevationMap
     ) -> Array:
         """Centres (K, 2) of the cells through which enough clouds have looked, where that is asked for."""
         if not self._config.clearing.enabled or self._surface is None:
             return np.empty((0, 2))
-        ray_std = ray_deviations(covariance, self._config.noise)
+        if self._clearing.is_new and (blocks := elevation_map.blocks()) is not None:
+            self._clearing.begin(blocks, elevation_map.grid, ray_std)
         return self._clearing.apply(sensor, xyz, ray_std, self._surface, elevation_map.grid)
 
     def _refresh_surface(self, elevation_map: ElevationMap) -> None:
